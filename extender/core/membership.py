@@ -1,0 +1,190 @@
+"""What a group has (tally of its members) and what it needs (its minimums), for engine and gate alike.
+
+Takes pods one by one and the group's object, gives counts and a `Need` or a refusal that says why the
+group cannot be judged. Counting is incremental: a gang of 1000 sends thousands of events.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from extender.core.ids import DEFAULT_QUEUE, GroupKey, QueueName, Source, TaskName
+from extender.core.model import Declared, Group, Pod
+from extender.core.reasons import Reason, Refusal
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class Standing(StrEnum):
+    """Where a member stands."""
+
+    WAITING = "waiting"  # ours, to be bound
+    BLOCKED = "blocked"  # ours, to be bound, but a scheduling gate of somebody else is on it
+    FOREIGN = "foreign"  # another scheduler's, not bound: never planned or held
+    BOUND = "bound"  # on a node, neither ended nor being deleted; of any scheduler
+    LEAVING = "leaving"  # being deleted
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+def standing(pod: Pod) -> Standing:
+    """Where a pod stands; exactly one answer for each pod."""
+    if pod.succeeded:
+        return Standing.SUCCEEDED
+    if pod.phase == "Failed":
+        return Standing.FAILED
+    if pod.terminating:
+        return Standing.LEAVING
+    if pod.node is not None:
+        return Standing.BOUND
+    if not pod.ours:
+        return Standing.FOREIGN
+    return Standing.BLOCKED if len(pod.gates) > pod.queue_gated else Standing.WAITING
+
+
+#: standings of members that exist and may still run or have run well
+LIVE = (Standing.WAITING, Standing.BLOCKED, Standing.FOREIGN, Standing.BOUND, Standing.SUCCEEDED)
+#: standings that count towards a minimum without our doing anything
+STARTED = (Standing.BOUND, Standing.SUCCEEDED)
+
+
+class Tally:
+    """Counts of a group's members, kept by adding and removing pods."""
+
+    def __init__(self) -> None:
+        self._count: Counter[tuple[TaskName, Standing]] = Counter()
+        self._total: Counter[Standing] = Counter()
+        #: queue labels, priorities and declarations of our members that have not ended, with their numbers
+        self.queues: Counter[QueueName | None] = Counter()
+        self.priorities: Counter[int] = Counter()
+        self.declared: Counter[Declared] = Counter()
+        self.problems: Counter[tuple[str, ...]] = Counter()
+
+    def add(self, pod: Pod) -> None:
+        """Count a pod in."""
+        self._move(pod, 1)
+
+    def remove(self, pod: Pod) -> None:
+        """Count a pod out; it must have been counted in, in the same state."""
+        self._move(pod, -1)
+
+    def _move(self, pod: Pod, by: int) -> None:
+        where = standing(pod)
+        _step(self._count, (pod.task, where), by)
+        _step(self._total, where, by)
+        if pod.ours and not pod.ended and not pod.terminating:
+            _step(self.queues, pod.queue, by)
+            _step(self.priorities, pod.priority, by)
+            _step(self.declared, pod.declared, by)
+            if pod.problems:
+                _step(self.problems, pod.problems, by)
+
+    def count(self, *standings: Standing, task: TaskName | None = None) -> int:
+        """Members in any of these standings, of one task or of all."""
+        if task is None:
+            return sum(self._total[s] for s in standings)
+        return sum(self._count[task, s] for s in standings)
+
+    @property
+    def tasks(self) -> set[TaskName]:
+        """Tasks that have members."""
+        return {task for task, _ in self._count}
+
+
+def _step(counter: Counter[K], key: K, by: int) -> None:
+    counter[key] += by
+    if not counter[key]:
+        del counter[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a group must have before it starts, and what else was declared for it."""
+
+    min_member: int
+    tasks: tuple[tuple[TaskName, int], ...]
+    queue: QueueName
+    priority: int
+    topology_required: str | None = None
+    topology_preferred: str | None = None
+    schedule_timeout: int | None = None
+    expected_duration: int | None = None
+    preemptible: bool = True
+
+    def missing(self, have: int, have_of: dict[TaskName, int]) -> tuple[int, dict[TaskName, int]]:
+        """How many members are missing in all, and of each named task, when these counts are there."""
+        of = {task: least - have_of.get(task, 0) for task, least in self.tasks}
+        return max(0, self.min_member - have), {task: n for task, n in of.items() if n > 0}
+
+
+def satisfied(need: Need, tally: Tally, extra: Iterable[TaskName] = ()) -> bool:
+    """True when bound and succeeded members, and `extra` ones of these tasks, reach every minimum."""
+    more = Counter(extra)
+    if tally.count(*STARTED) + more.total() < need.min_member:
+        return False
+    return all(tally.count(*STARTED, task=task) + more[task] >= least for task, least in need.tasks)
+
+
+def need_of(
+    key: GroupKey, tally: Tally, group: Group | None, namespace_queue: QueueName | None
+) -> Need | Refusal:
+    """The group's need, or why it has none: unsound, contradictory, or its object is missing.
+
+    Rules of design section 4: an object of the group's source comes first; without one, every member of
+    a group marked by our label must declare the same minimum.
+    """
+    trouble = _trouble(tally, group)
+    if trouble is not None:
+        return trouble
+    declared = next(iter(tally.declared), Declared())
+    named = next((q for q in tally.queues if q is not None), None)
+    priority = min(tally.priorities, default=0)
+    if group is None and not key.lone and declared.min_member is None:
+        return Refusal(Reason.GROUP_NOT_FOUND, (("group", str(key)),))
+    if key.lone:
+        least: int = 1
+    else:
+        least = group.min_member if group is not None else (declared.min_member or 1)
+    group_queue = group.queue if group is not None else None
+    # our own PodGroup says everything itself; beside any other object the annotations add what it cannot say
+    said = Declared() if group is not None and key.source is Source.MUSTER else declared
+    return Need(
+        min_member=least,
+        tasks=group.tasks if group is not None else (),
+        queue=named or group_queue or namespace_queue or DEFAULT_QUEUE,
+        priority=priority if group is None or group.priority is None else min(priority, group.priority),
+        topology_required=_first(group.topology_required if group else None, said.topology_required),
+        topology_preferred=_first(group.topology_preferred if group else None, said.topology_preferred),
+        schedule_timeout=group.schedule_timeout if group is not None else None,
+        expected_duration=_first(group.expected_duration if group else None, said.expected_duration),
+        preemptible=_first(group.preemptible if group is not None else None, said.preemptible) is not False,
+    )
+
+
+def _first(*values: T | None) -> T | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _trouble(tally: Tally, group: Group | None) -> Refusal | None:
+    if group is not None and group.problems:
+        return Refusal(Reason.INVALID, tuple(("problem", text) for text in group.problems[:5]))
+    if tally.problems:
+        texts = sorted(text for problems in tally.problems for text in problems)
+        return Refusal(Reason.INVALID, tuple(("problem", text) for text in texts[:5]))
+    queues = sorted(q for q in tally.queues if q is not None)
+    if len(queues) > 1:
+        return Refusal(
+            Reason.INVALID, (("problem", "members name different queues"), *_named("queue", queues))
+        )
+    if len(tally.declared) > 1:
+        return Refusal(Reason.INVALID, (("problem", "members' muster.dev annotations disagree"),))
+    return None
+
+
+def _named(name: str, values: Iterable[str]) -> tuple[tuple[str, str | int], ...]:
+    return tuple((name, value) for value in list(values)[:5])

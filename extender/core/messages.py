@@ -1,0 +1,230 @@
+"""Events that enter the engine and effects that leave it: frozen data, never callbacks.
+
+The shell turns watch changes and calls into events, and carries effects out; the outcome of an effect
+that matters comes back as an event. `cause` follows one event to its effects and log lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
+from extender.core.model import Group, Hold, Node, Pod, Queue, Topology
+from extender.core.reasons import Refusal
+
+# --- events: what the watches show (shared with the permit gate) -----------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """A pod was added or changed; the newest state of it that our watch has."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PodGone:
+    """The pod with this uid no longer exists."""
+
+    uid: PodUid
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """A node was added or changed."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    """A node was deleted."""
+
+    name: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSeen:
+    """A group object was added or changed."""
+
+    group: Group
+
+
+@dataclass(frozen=True, slots=True)
+class GroupGone:
+    """A group object was deleted."""
+
+    key: GroupKey
+
+
+@dataclass(frozen=True, slots=True)
+class TopologySeen:
+    """A Topology object was added or changed."""
+
+    topology: Topology
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyGone:
+    """A Topology object was deleted."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSeen:
+    """A Queue object was added or changed."""
+
+    queue: Queue
+
+
+@dataclass(frozen=True, slots=True)
+class QueueGone:
+    """A Queue object was deleted."""
+
+    name: QueueName
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceSeen:
+    """A namespace and the queue that its label names, if any."""
+
+    name: str
+    queue: QueueName | None
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceGone:
+    """A namespace was deleted."""
+
+    name: str
+
+
+WorldEvent = (
+    PodSeen
+    | PodGone
+    | NodeSeen
+    | NodeGone
+    | GroupSeen
+    | GroupGone
+    | TopologySeen
+    | TopologyGone
+    | QueueSeen
+    | QueueGone
+    | NamespaceSeen
+    | NamespaceGone
+)
+
+# --- events: calls and results ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FilterCalled:
+    """kube-scheduler asks where this pod may go. `offered` are the nodes that its own checks left.
+
+    The pod may be ahead of our watch. One offered node that is the pod's nominated node is the first pass
+    of a nominated pod: nothing may be concluded from it about other nodes.
+    """
+
+    pod: Pod
+    offered: tuple[NodeName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HoldsSeen:
+    """The whole list of bind calls held at the gate, newest known state."""
+
+    holds: tuple[Hold, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityChanged:
+    """This replica begins or ceases to act (it holds the scheduler's lease, or lost it)."""
+
+    active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQueuesSeen:
+    """The list of open queues as it stands in the ConfigMap; None when the ConfigMap is missing."""
+
+    names: frozenset[QueueName] | None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectFailed:
+    """An effect could not be carried out; the engine decides again from what it sees."""
+
+    effect: Effect
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed, or the shell has drained its inbox: run a cycle if anything asks for one."""
+
+
+EngineEvent = WorldEvent | FilterCalled | HoldsSeen | ActivityChanged | OpenQueuesSeen | EffectFailed | Tick
+
+# --- effects ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ungate:
+    """Remove our scheduling gate from a pod."""
+
+    uid: PodUid
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nominate:
+    """Write (or with None clear) status.nominatedNodeName of a pod."""
+
+    uid: PodUid
+    namespace: str
+    name: str
+    node: NodeName | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Patch an annotation of a rejected pod, so that kube-scheduler looks at it again."""
+
+    uid: PodUid
+    namespace: str
+    name: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetOpenQueues:
+    """Write the list of queues whose new pods need no gate."""
+
+    names: frozenset[QueueName]
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Ask the gate to answer the held calls of these pods with an error: their plan is gone."""
+
+    uids: tuple[PodUid, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StateGroup:
+    """Write a group's phase and reason into its object (and one Event when `event` is set)."""
+
+    key: GroupKey
+    uid: str
+    phase: str
+    refusal: Refusal | None
+    generation: int
+    initially_scheduled: bool
+    #: counts (members, scheduled, succeeded, failed) at the time of writing
+    counts: tuple[int, int, int, int]
+    event: bool = True
+
+
+Effect = Ungate | Nominate | Wake | SetOpenQueues | Withdraw | StateGroup

@@ -1,0 +1,242 @@
+"""What the core knows of the cluster: immutable values made by `extender.wire` from API objects.
+
+Takes nothing from I/O, gives frozen dataclasses, must not hold behaviour beyond small derived facts.
+Times are seconds since the epoch (UTC); amounts are integers in base units (see resources).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from extender.core.ids import (
+    NO_TASK,
+    QUEUE_GATE,
+    SCHEDULER_NAME,
+    GroupKey,
+    NodeName,
+    PodUid,
+    QueueName,
+    TaskName,
+)
+from extender.core.resources import Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a node that keeps pods off (NoSchedule or NoExecute; softer ones are not read)."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod's toleration as in core/v1; an empty key or effect matches all."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """One requirement of a node selector: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One term of a required node affinity: all expressions on labels and on fields must hold."""
+
+    labels: tuple[Expression, ...]
+    fields: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """Which nodes a pod accepts. `affinity` None = no required affinity; () = matches no node."""
+
+    selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[Term, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """All that placement needs to know of a pod: equal shapes are interchangeable.
+
+    `request` is computed as Kubernetes does and always contains one piece of `pods`.
+    """
+
+    request: Amounts
+    constraints: Constraints = Constraints()
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The controller that would replace a deleted pod."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What annotations on a pod say of its group, where no PodGroup of ours says it."""
+
+    min_member: int | None = None
+    expected_duration: int | None = None
+    preemptible: bool | None = None
+    topology_required: str | None = None
+    topology_preferred: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod of any scheduler."""
+
+    uid: PodUid
+    namespace: str
+    name: str
+    shape: Shape
+    group: GroupKey
+    scheduler: str = SCHEDULER_NAME
+    node: NodeName | None = None
+    #: status.nominatedNodeName
+    nominated: NodeName | None = None
+    phase: str = "Pending"
+    terminating: bool = False
+    gates: tuple[str, ...] = ()
+    priority: int = 0
+    task: TaskName = NO_TASK
+    #: label muster.dev/queue of the pod itself
+    queue: QueueName | None = None
+    declared: Declared = Declared()
+    owner: Owner | None = None
+    created: float = 0.0
+    #: when the PodScheduled condition became true; None while it is not
+    bound_at: float | None = None
+    #: message of PodScheduled=False/Unschedulable as kube-scheduler wrote it, else ""
+    rejection: str = ""
+    #: what is wrong with the object, in words that name the field; () when it is sound
+    problems: tuple[str, ...] = ()
+
+    @property
+    def ours(self) -> bool:
+        """True when Muster schedules this pod."""
+        return self.scheduler == SCHEDULER_NAME
+
+    @property
+    def queue_gated(self) -> bool:
+        """True while our own scheduling gate is on the pod."""
+        return QUEUE_GATE in self.gates
+
+    @property
+    def succeeded(self) -> bool:
+        """True when it ended well: it counts towards minimums and uses nothing."""
+        return self.phase == "Succeeded"
+
+    @property
+    def ended(self) -> bool:
+        """True when it uses nothing any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def bound(self) -> bool:
+        """True when it stands on a node and is neither ended nor being deleted."""
+        return self.node is not None and not self.ended and not self.terminating
+
+    @property
+    def waiting(self) -> bool:
+        """True when it still has to be bound."""
+        return self.node is None and not self.ended and not self.terminating
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node; `allocatable` is from status only and always contains `pods`."""
+
+    name: NodeName
+    labels: Mapping[str, str]
+    allocatable: Amounts
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    #: the Ready condition is true or absent
+    ready: bool = True
+    #: bears a HAMi register annotation: its devices are handed out by annotations in the Binding
+    hami: bool = False
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A pod group object of any source, as declared. Minimums are at least 1 when sound."""
+
+    key: GroupKey
+    uid: str
+    min_member: int
+    #: minimum of each named task; a task that is not named has no minimum of its own
+    tasks: tuple[tuple[TaskName, int], ...] = ()
+    queue: QueueName | None = None
+    topology_required: str | None = None
+    topology_preferred: str | None = None
+    schedule_timeout: int | None = None
+    expected_duration: int | None = None
+    preemptible: bool | None = None
+    #: value of the group's own priority class when it is known; may only lower the pods' priority
+    priority: int | None = None
+    created: float = 0.0
+    generation: int = 0
+    #: condition PodGroupInitiallyScheduled (native groups), or our own phase Running
+    initially_scheduled: bool = False
+    #: phase in the status of our own PodGroup objects, else ""
+    phase: str = ""
+    #: `reason` of our waiting condition or status as it stands in the object, else ""
+    stated_reason: str = ""
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Levels of the network from broad to narrow, as node label keys."""
+
+    name: str
+    levels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A node of the quota tree; this engine reads its name and state only until queues grow."""
+
+    name: QueueName
+    parent: QueueName | None = None
+    closed: bool = False
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The scheduler's leader election record. `renewals` changes at each renewal."""
+
+    holder: str
+    renewed: str
+    duration: float = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A bind call that the permit gate has not answered yet."""
+
+    uid: PodUid
+    node: NodeName
+    group: GroupKey
+    #: number of the group's assembling at the gate
+    round: int = 0
+    releasing: bool = field(default=False)

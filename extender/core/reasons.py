@@ -1,0 +1,68 @@
+"""The closed set of reasons why a group waits, and the refusal value that carries one.
+
+Takes nothing, gives values; must not make sentences with numbers in them: kube-scheduler writes the
+text of a rejected pod into its PodScheduled condition, and a changing text requeues the pod for ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What will end the wait."""
+
+    WAIT = "wait"  # changes by itself: others finish, members appear
+    NEVER = "never"  # needs a person
+    FAULT = "fault"  # ours: not synced, not active
+
+
+class Reason(StrEnum):
+    """Why a group does not run yet. Used as verb text, condition reason, metric label and answer."""
+
+    QUEUED = "Queued"  # waits in its queue: groups before it, or not looked at yet
+    RESOURCES = "InsufficientResources"  # not enough free, in quantity or on any fitting nodes
+    FRAGMENTED = "Fragmented"  # enough free in sum, but no placement exists
+    TOPOLOGY = "TopologyUnsatisfied"  # room exists, but in no single domain of the required level
+    CONSTRAINTS = "NoMatchingNode"  # selector, affinity or taints leave no node
+    MEMBERS = "WaitingForMembers"  # fewer members exist than the minimum, and the rest stay away
+    GROUP_NOT_FOUND = "GroupNotFound"  # a mark whose object is missing
+    INVALID = "InvalidRequest"  # contradictory or malformed request
+    SCHEDULER_REFUSED = "RefusedByScheduler"  # kube-scheduler's own checks refused the plan
+    HELD_ELSEWHERE = "StartingUp"  # placed; its members are on their way
+    NOT_READY = "NotReady"  # Muster has not listed the cluster yet
+    INACTIVE = "NotActive"  # this replica does not act
+
+
+KIND_OF: dict[Reason, Kind] = {
+    Reason.QUEUED: Kind.WAIT,
+    Reason.RESOURCES: Kind.WAIT,
+    Reason.FRAGMENTED: Kind.WAIT,
+    Reason.TOPOLOGY: Kind.WAIT,
+    Reason.CONSTRAINTS: Kind.NEVER,
+    Reason.MEMBERS: Kind.WAIT,
+    Reason.GROUP_NOT_FOUND: Kind.WAIT,
+    Reason.INVALID: Kind.NEVER,
+    Reason.SCHEDULER_REFUSED: Kind.WAIT,
+    Reason.HELD_ELSEWHERE: Kind.WAIT,
+    Reason.NOT_READY: Kind.FAULT,
+    Reason.INACTIVE: Kind.FAULT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a group was not placed, with the numbers that caused it.
+
+    `detail` is small and ordered: pairs of a name ("asked", "free", "resource", "level", "plugin",
+    "message", ...) and a value. It is for answers and status; never for the verb's text.
+    """
+
+    reason: Reason
+    detail: tuple[tuple[str, str | int], ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        """What will end this wait."""
+        return KIND_OF[self.reason]

@@ -1,0 +1,54 @@
+"""Integer resource vectors: names become columns in one place.
+
+Takes amounts as (name, integer) pairs in base units (CPU in millicores, memory and storage in bytes,
+everything else in pieces), gives int64 rows. Floats never enter: feasibility is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+#: amounts of named resources, sorted by name: hashable, so that equal requests are found equal
+Amounts = tuple[tuple[str, int], ...]
+Row = npt.NDArray[np.int64]
+
+CPU = "cpu"
+MEMORY = "memory"
+PODS = "pods"
+#: larger amounts are refused when read (wire), so that sums of 10^5 rows stay inside int64
+MAX_AMOUNT = 2**45 * 1024
+
+
+def amounts(values: Mapping[str, int]) -> Amounts:
+    """Sorted, hashable amounts of a mapping; zero amounts are kept out."""
+    return tuple(sorted((name, value) for name, value in values.items() if value))
+
+
+class Columns:
+    """Growing map of resource name -> column. Columns are never removed or renumbered."""
+
+    def __init__(self) -> None:
+        self._index: dict[str, int] = {CPU: 0, MEMORY: 1, PODS: 2}
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Resource names in the order of their columns."""
+        return tuple(self._index)
+
+    def of(self, name: str) -> int:
+        """Column of a resource, made when it is new."""
+        return self._index.setdefault(name, len(self._index))
+
+    def row(self, values: Iterable[tuple[str, int]]) -> Row:
+        """The amounts as one row of as many columns as are known after reading it."""
+        placed = [(self.of(name), value) for name, value in values]
+        row = np.zeros(len(self._index), dtype=np.int64)
+        for column, value in placed:
+            row[column] = value
+        return row

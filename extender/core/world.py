@@ -1,0 +1,249 @@
+"""The newest state that our watches have shown: objects, their indexes, and integer arrays per node.
+
+Takes world events, gives look-ups and arrays; must not decide anything. Both processes keep one: the
+extender plans on snapshots of it, the permit gate counts members and checks room with it.
+
+A pod counts on its node from when it is bound until it ended or is gone: terminating pods still count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from extender.core import messages
+from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
+from extender.core.membership import Need, Tally, need_of
+from extender.core.model import Group, Node, Pod, Queue, Topology
+from extender.core.reasons import Refusal
+from extender.core.resources import Columns, Row
+
+#: uids of deleted pods that are remembered, so that a late message does not bring one back
+_REMEMBERED_GONE = 20_000
+
+
+class NodeTable:
+    """Nodes as rows of int64 arrays. A row is reused after its node is gone; `names[row]` is then None.
+
+    Invariant: `used[row]` is the sum of the requests of the pods on that node that have not ended.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.row_of: dict[NodeName, int] = {}
+        self.names: list[NodeName | None] = []
+        self.nodes: list[Node | None] = []
+        #: grows by one row number whenever what constraints look at changed (labels, taints, readiness)
+        self.touched: list[int] = []
+        self.allocatable = np.zeros((64, 8), dtype=np.int64)
+        self.used = np.zeros((64, 8), dtype=np.int64)
+        self._free_rows: list[int] = []
+
+    def put(self, node: Node) -> None:
+        """Add a node or replace its newest state."""
+        row = self.row_of.get(node.name)
+        if row is None:
+            row = self._new_row(node.name)
+        before = self.nodes[row]
+        self.nodes[row] = node
+        self._set_allocatable(row, self.columns.row(node.allocatable))
+        if before is None or _placement_facts(before) != _placement_facts(node):
+            self.touched.append(row)
+
+    def drop(self, name: NodeName) -> None:
+        """Forget a node; its row is zeroed and may be reused."""
+        row = self.row_of.pop(name, None)
+        if row is None:
+            return
+        self.names[row] = self.nodes[row] = None
+        self.allocatable[row] = 0
+        self.used[row] = 0
+        self._free_rows.append(row)
+        self.touched.append(row)
+
+    def add_used(self, name: NodeName | None, request: Row, sign: int) -> None:
+        """Count a request on a node (sign 1) or take it off (sign -1); unknown nodes are ignored."""
+        row = self.row_of.get(name) if name is not None else None
+        if row is not None:
+            self.ensure_width(len(request))
+            self.used[row, : len(request)] += sign * request
+
+    def ensure_width(self, width: int) -> None:
+        """Make the arrays at least so many columns wide."""
+        have = self.used.shape[1]
+        if width > have:
+            extra = ((0, 0), (0, max(width, 2 * have) - have))
+            self.used, self.allocatable = np.pad(self.used, extra), np.pad(self.allocatable, extra)
+
+    def _set_allocatable(self, row: int, values: Row) -> None:
+        self.ensure_width(len(values))
+        self.allocatable[row] = 0
+        self.allocatable[row, : len(values)] = values
+
+    def _new_row(self, name: NodeName) -> int:
+        if self._free_rows:
+            row = self._free_rows.pop()
+            self.names[row] = name
+        else:
+            row = len(self.names)
+            self.names.append(name)
+            self.nodes.append(None)
+            if row >= len(self.used):
+                extra = ((0, len(self.used)), (0, 0))
+                self.used, self.allocatable = np.pad(self.used, extra), np.pad(self.allocatable, extra)
+        self.row_of[name] = row
+        return row
+
+
+def _placement_facts(node: Node) -> tuple[object, ...]:
+    return (node.labels, node.taints, node.unschedulable, node.ready, node.hami)
+
+
+class World:
+    """Everything the watches have shown. Changed by `apply` only."""
+
+    def __init__(self) -> None:
+        self.columns = Columns()
+        self.nodes = NodeTable(self.columns)
+        self.pods: dict[PodUid, Pod] = {}
+        #: members of each group, newest state; a group without members has no entry here nor in `tallies`
+        self.members: dict[GroupKey, dict[PodUid, Pod]] = {}
+        self.tallies: dict[GroupKey, Tally] = {}
+        self.groups: dict[GroupKey, Group] = {}
+        #: pods that count on a node (not ended), by node name; also for nodes not known yet
+        self.on_node: dict[NodeName, dict[PodUid, Pod]] = {}
+        self.topologies: dict[str, Topology] = {}
+        self.queues: dict[QueueName, Queue] = {}
+        self.namespace_queue: dict[str, QueueName | None] = {}
+        self._gone: dict[PodUid, None] = {}
+        self._rows: dict[Any, Row] = {}
+
+    def apply(self, event: messages.WorldEvent) -> None:
+        """Take in one event. Twice the same event, or events for unknown objects, change nothing."""
+        handler: Callable[[Any], None] = self._HANDLERS[type(event)].__get__(self)
+        handler(event)
+
+    def knows(self, uid: PodUid) -> bool:
+        """True when this pod exists here or is known to be gone."""
+        return uid in self.pods or uid in self._gone
+
+    def request_row(self, pod: Pod) -> Row:
+        """The pod's request as a row; shared between pods of equal requests, never changed."""
+        row = self._rows.get(pod.shape.request)
+        if row is None:
+            if len(self._rows) > 10_000:
+                self._rows.clear()
+            row = self._rows[pod.shape.request] = self.columns.row(pod.shape.request)
+        return row
+
+    def need(self, key: GroupKey) -> Need | Refusal:
+        """What the group must have before it starts, or why it cannot be judged."""
+        tally = self.tallies.get(key) or Tally()
+        return need_of(key, tally, self.groups.get(key), self.namespace_queue.get(key.namespace))
+
+    def node(self, name: NodeName) -> Node | None:
+        """The newest state of a node."""
+        row = self.nodes.row_of.get(name)
+        return None if row is None else self.nodes.nodes[row]
+
+    # --- pods -----------------------------------------------------------------------------------
+
+    def _pod_seen(self, event: messages.PodSeen) -> None:
+        pod = event.pod
+        if pod.uid in self._gone:
+            return
+        before = self.pods.get(pod.uid)
+        if before is not None:
+            self._uncount(before)
+            self._leave(before)
+        self.pods[pod.uid] = pod
+        self._join(pod)
+        self._count(pod)
+
+    def _pod_gone(self, event: messages.PodGone) -> None:
+        pod = self.pods.pop(event.uid, None)
+        self._gone[event.uid] = None
+        if len(self._gone) > _REMEMBERED_GONE:
+            del self._gone[next(iter(self._gone))]
+        if pod is not None:
+            self._uncount(pod)
+            self._leave(pod)
+
+    def _join(self, pod: Pod) -> None:
+        self.members.setdefault(pod.group, {})[pod.uid] = pod
+        self.tallies.setdefault(pod.group, Tally()).add(pod)
+
+    def _leave(self, pod: Pod) -> None:
+        siblings = self.members[pod.group]
+        del siblings[pod.uid]
+        self.tallies[pod.group].remove(pod)
+        if not siblings:
+            del self.members[pod.group], self.tallies[pod.group]
+
+    def _count(self, pod: Pod) -> None:
+        if pod.node is not None and not pod.ended:
+            self.on_node.setdefault(pod.node, {})[pod.uid] = pod
+            self.nodes.add_used(pod.node, self.request_row(pod), 1)
+
+    def _uncount(self, pod: Pod) -> None:
+        if pod.node is not None and not pod.ended:
+            there = self.on_node[pod.node]
+            del there[pod.uid]
+            if not there:
+                del self.on_node[pod.node]
+            self.nodes.add_used(pod.node, self.request_row(pod), -1)
+
+    # --- nodes ----------------------------------------------------------------------------------
+
+    def _node_seen(self, event: messages.NodeSeen) -> None:
+        new = event.node.name not in self.nodes.row_of
+        self.nodes.put(event.node)
+        if new:
+            for pod in self.on_node.get(event.node.name, {}).values():
+                self.nodes.add_used(event.node.name, self.request_row(pod), 1)
+
+    def _node_gone(self, event: messages.NodeGone) -> None:
+        self.nodes.drop(event.name)
+
+    # --- the rest -------------------------------------------------------------------------------
+
+    def _group_seen(self, event: messages.GroupSeen) -> None:
+        self.groups[event.group.key] = event.group
+
+    def _group_gone(self, event: messages.GroupGone) -> None:
+        self.groups.pop(event.key, None)
+
+    def _topology_seen(self, event: messages.TopologySeen) -> None:
+        self.topologies[event.topology.name] = event.topology
+
+    def _topology_gone(self, event: messages.TopologyGone) -> None:
+        self.topologies.pop(event.name, None)
+
+    def _queue_seen(self, event: messages.QueueSeen) -> None:
+        self.queues[event.queue.name] = event.queue
+
+    def _queue_gone(self, event: messages.QueueGone) -> None:
+        self.queues.pop(event.name, None)
+
+    def _namespace_seen(self, event: messages.NamespaceSeen) -> None:
+        self.namespace_queue[event.name] = event.queue
+
+    def _namespace_gone(self, event: messages.NamespaceGone) -> None:
+        self.namespace_queue.pop(event.name, None)
+
+    _HANDLERS: ClassVar[dict[type, Any]] = {
+        messages.PodSeen: _pod_seen,
+        messages.PodGone: _pod_gone,
+        messages.NodeSeen: _node_seen,
+        messages.NodeGone: _node_gone,
+        messages.GroupSeen: _group_seen,
+        messages.GroupGone: _group_gone,
+        messages.TopologySeen: _topology_seen,
+        messages.TopologyGone: _topology_gone,
+        messages.QueueSeen: _queue_seen,
+        messages.QueueGone: _queue_gone,
+        messages.NamespaceSeen: _namespace_seen,
+        messages.NamespaceGone: _namespace_gone,
+    }

@@ -1,0 +1,1 @@
+"""Muster's permit gate: holds bind calls until a whole group can be bound."""
