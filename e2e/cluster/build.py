@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from e2e.cluster import versions
 
 MODULES = pathlib.Path(__file__).resolve().parent.parent / "controlplane"
+LAUNCH = pathlib.Path(__file__).with_name("launch.py")
 PROGRESS_SECONDS = 15
 MEND = (
     "The local control plane is compiled with Go {go} or newer: install it and put `go` on PATH "
@@ -151,13 +152,16 @@ def _build(target: _Target) -> None:
 
 
 def _compile(target: _Target, output: pathlib.Path) -> None:
-    argv = ["go", "build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", target.ldflags]
+    argv = ["go", "build", "-mod=readonly", "-buildvcs=false", "-ldflags", target.ldflags]
     started = time.monotonic()
     _say(f"building {target.name} into {target.folder.name} (the first build of all takes about 10 min)")
     with tempfile.TemporaryFile("w+") as log:
+        # Through launch.py, so that it ends with this run, however that ends.
+        guard = [sys.executable, "-I", "-S", str(LAUNCH), "--die-with", str(os.getpid()), "--"]
         process = subprocess.Popen(
-            [*argv, "-o", str(output), target.package], cwd=target.module, env=_environment(), stdout=log, stderr=log
-        )
+            [*guard, *argv, "-o", str(output), target.package],
+            cwd=target.module, env=_environment(), stdout=log, stderr=log,
+        )  # fmt: skip
         try:
             while not _ended(process):
                 _say(f"building {target.name}: {time.monotonic() - started:.0f} s")

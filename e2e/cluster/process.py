@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import concurrent.futures
 import contextlib
+import http.client
 import os
 import pathlib
 import random
@@ -156,16 +157,23 @@ class Process:
 
 
 def http_state(url: str) -> str:
-    """The status of one GET as text, or why there is none; the certificate is not checked (our own, on loopback)."""
-    context = ssl._create_unverified_context() if url.startswith("https") else None
+    """The status of one GET as text, or why there is none."""
     try:
-        with urllib.request.urlopen(url, timeout=5, context=context) as answer:
-            return str(answer.status)
+        http_text(url)
     except urllib.error.HTTPError as error:
         with error:
             return f"{error.code}: {error.read(2000).decode(errors='replace')}"
-    except OSError as error:
-        return str(error)
+    except (OSError, http.client.HTTPException) as error:
+        return f"{type(error).__name__}: {error}"
+    return "200"
+
+
+def http_text(url: str, headers: Mapping[str, str] | None = None) -> str:
+    """The body of one GET; certificates are not checked (they are our own, on loopback)."""
+    context = ssl._create_unverified_context() if url.startswith("https") else None
+    request = urllib.request.Request(url, headers=dict(headers or {}))
+    with urllib.request.urlopen(request, timeout=5, context=context) as answer:
+        return str(answer.read().decode())
 
 
 def free_port() -> int:

@@ -64,6 +64,8 @@ class Tally:
         self.priorities: Counter[int] = Counter()
         self.declared: Counter[Declared] = Counter()
         self.problems: Counter[tuple[str, ...]] = Counter()
+        #: waiting members that bear our own scheduling gate
+        self.gated = 0
 
     def add(self, pod: Pod) -> None:
         """Count a pod in."""
@@ -77,6 +79,7 @@ class Tally:
         where = standing(pod)
         _step(self._count, (pod.task, where), by)
         _step(self._total, where, by)
+        self.gated += by * (where is Standing.WAITING and pod.queue_gated)
         if pod.ours and not pod.ended and not pod.terminating:
             _step(self.queues, pod.queue, by)
             _step(self.priorities, pod.priority, by)

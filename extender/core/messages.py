@@ -131,6 +131,13 @@ class FilterCalled:
 
 
 @dataclass(frozen=True, slots=True)
+class FilterRejected:
+    """The published view was enough to reject this pod: it must be woken when its group is admitted."""
+
+    uid: PodUid
+
+
+@dataclass(frozen=True, slots=True)
 class HoldsSeen:
     """The whole list of bind calls held at the gate, newest known state."""
 
@@ -152,11 +159,11 @@ class OpenQueuesSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class EffectFailed:
-    """An effect could not be carried out; the engine decides again from what it sees."""
+class EffectDone:
+    """An effect was carried out, or (with `error`) could not be: the engine decides again."""
 
     effect: Effect
-    message: str
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +171,16 @@ class Tick:
     """Time passed, or the shell has drained its inbox: run a cycle if anything asks for one."""
 
 
-EngineEvent = WorldEvent | FilterCalled | HoldsSeen | ActivityChanged | OpenQueuesSeen | EffectFailed | Tick
+EngineEvent = (
+    WorldEvent
+    | FilterCalled
+    | FilterRejected
+    | HoldsSeen
+    | ActivityChanged
+    | OpenQueuesSeen
+    | EffectDone
+    | Tick
+)
 
 # --- effects ---------------------------------------------------------------------------------------
 

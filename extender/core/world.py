@@ -119,6 +119,8 @@ class World:
         self.namespace_queue: dict[str, QueueName | None] = {}
         self._gone: dict[PodUid, None] = {}
         self._rows: dict[Any, Row] = {}
+        #: judged needs; an entry goes when a member, the object or the namespace changes
+        self._needs: dict[GroupKey, Need | Refusal] = {}
 
     def apply(self, event: messages.WorldEvent) -> None:
         """Take in one event. Twice the same event, or events for unknown objects, change nothing."""
@@ -140,8 +142,13 @@ class World:
 
     def need(self, key: GroupKey) -> Need | Refusal:
         """What the group must have before it starts, or why it cannot be judged."""
-        tally = self.tallies.get(key) or Tally()
-        return need_of(key, tally, self.groups.get(key), self.namespace_queue.get(key.namespace))
+        need = self._needs.get(key)
+        if need is None:
+            tally = self.tallies.get(key) or Tally()
+            need = need_of(key, tally, self.groups.get(key), self.namespace_queue.get(key.namespace))
+            if key in self.members:
+                self._needs[key] = need
+        return need
 
     def node(self, name: NodeName) -> Node | None:
         """The newest state of a node."""
@@ -172,10 +179,12 @@ class World:
             self._leave(pod)
 
     def _join(self, pod: Pod) -> None:
+        self._needs.pop(pod.group, None)
         self.members.setdefault(pod.group, {})[pod.uid] = pod
         self.tallies.setdefault(pod.group, Tally()).add(pod)
 
     def _leave(self, pod: Pod) -> None:
+        self._needs.pop(pod.group, None)
         siblings = self.members[pod.group]
         del siblings[pod.uid]
         self.tallies[pod.group].remove(pod)
@@ -210,9 +219,11 @@ class World:
     # --- the rest -------------------------------------------------------------------------------
 
     def _group_seen(self, event: messages.GroupSeen) -> None:
+        self._needs.pop(event.group.key, None)
         self.groups[event.group.key] = event.group
 
     def _group_gone(self, event: messages.GroupGone) -> None:
+        self._needs.pop(event.key, None)
         self.groups.pop(event.key, None)
 
     def _topology_seen(self, event: messages.TopologySeen) -> None:
@@ -228,6 +239,8 @@ class World:
         self.queues.pop(event.name, None)
 
     def _namespace_seen(self, event: messages.NamespaceSeen) -> None:
+        if self.namespace_queue.get(event.name) != event.queue:
+            self._needs.clear()
         self.namespace_queue[event.name] = event.queue
 
     def _namespace_gone(self, event: messages.NamespaceGone) -> None:

@@ -1,1 +1,1 @@
-"""Talks to the Kubernetes API in raw JSON, for both processes. It decides nothing; the only importer of kubernetes_asyncio."""
+"""The Kubernetes API in raw JSON, for both processes; only here is kubernetes_asyncio imported."""

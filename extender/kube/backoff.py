@@ -1,7 +1,7 @@
 """How long to wait before trying again.
 
-Takes: failures and successes. Gives: delays that double up to a ceiling. Must not: sleep, or use randomness: each watch
-waits for its own failures, and one API server has few of our watches.
+Takes: failures and successes. Gives: delays that double up to a ceiling. Must not: sleep, or use
+randomness: each watch waits for its own failures, and one API server has few of our watches.
 """
 
 

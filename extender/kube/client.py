@@ -1,11 +1,12 @@
 """One call to the API server.
 
-Takes: a method, a path, JSON. Gives: the raw bytes of a success, or an exception of `errors`. Must not: retry (but for a
-refused token, when nothing was done), follow redirects, or use the client library's models: those are far too slow, and
-raise for a binding that succeeded.
+Takes: a method, a path, JSON. Gives: the raw bytes of a success, or an exception of `errors`. Must not:
+retry (but for a refused token, when nothing was done), follow redirects, or use the client library's
+models: those are far too slow, and raise for a binding that succeeded.
 
-Calls and watches have pools of their own, so that watches never take a connection from a gang's binds. Every call has a
-time limit, which includes the wait for a connection.
+Writes, reads and watches have a pool of connections each, so that a look at the Lease or at a pod never waits behind
+a gang's binds, and watches take nothing from either. Every call has a time limit for its answer, and another one for
+its wait in the pool: a thousand binds wait for each other, which is no failure of any of them.
 """
 
 import asyncio
@@ -22,9 +23,14 @@ import yarl
 from extender.kube import credentials, errors, observing
 
 CALL_SECONDS = 10.0
-CONNECT_SECONDS = 5.0
-CALL_CONNECTIONS = 256
-#: below the 90 s after which the API server closes idle connections, long enough to keep a gang's connections warm
+CONNECT_SECONDS = 10.0
+#: how long a write may wait for a connection before that counts as a failure
+QUEUE_SECONDS = 20.0
+#: Measured with 500 binds at once, cold, over TLS on 2 busy cores: 64 connections cost 0.7 s of our CPU; 256 cost 1.2 to
+#: 1.9 s, nearly all of it handshakes, and a third of the binds ran into their time limit. Warm, there is no difference.
+WRITE_CONNECTIONS = 64
+READ_CONNECTIONS = 32
+#: below the 90 s after which the API server closes idle connections; a gang finds warm ones
 KEEPALIVE_SECONDS = 60.0
 #: a list page is at most this; `watch` asks for smaller pages when one is larger
 BODY_LIMIT = 32 * 2**20
@@ -43,15 +49,17 @@ class Api:
     def __init__(
         self,
         access: credentials.Credentials,
-        calls: aiohttp.ClientSession,
+        writes: aiohttp.ClientSession,
+        reads: aiohttp.ClientSession,
         watches: aiohttp.ClientSession,
         observer: observing.Observer,
     ) -> None:
         self._access = access
-        self._calls = calls
+        self._writes = writes
+        self._reads = reads
         self._watches = watches
         self._observer = observer
-        self._base = access.configuration.host.rstrip("/")
+        self._base = access.host
 
     async def request(
         self,
@@ -62,22 +70,35 @@ class Api:
         body: object = None,
         content_type: str = JSON,
         timeout: float = CALL_SECONDS,  # noqa: ASYNC109 - the limit is aiohttp's, and becomes Unreachable
+        queue: float = QUEUE_SECONDS,
     ) -> bytes:
-        """Do one call and return the body of the success; `body` is JSON data, or bytes that are sent as they are."""
+        """Do one call, return the success's body; `body` is JSON data, or bytes to be sent as they are.
+
+        `timeout` is for the answer, `queue` is added for the wait in the pool.
+        """
         data = body if body is None or isinstance(body, bytes) else orjson.dumps(body)
         headers = {} if data is None else {"Content-Type": content_type}
-        limit = aiohttp.ClientTimeout(total=max(timeout, 0.001), sock_connect=CONNECT_SECONDS)
-        async with self._answer(self._calls, method, path, query, data, headers, limit) as response:
+        limit = aiohttp.ClientTimeout(total=timeout + queue, sock_read=timeout)
+        session = self._reads if method == "GET" else self._writes
+        async with self._answer(session, method, path, query, data, headers, limit) as response:
             return await _read_bounded(response)
 
-    async def read(self, path: str, *, query: Query | None = None, timeout: float = CALL_SECONDS) -> dict[str, Any]:  # noqa: ASYNC109
+    async def read(
+        self,
+        path: str,
+        *,
+        query: Query | None = None,
+        timeout: float = CALL_SECONDS,  # noqa: ASYNC109 - as above
+    ) -> dict[str, Any]:
         """GET one JSON object."""
-        return decode_object(await self.request("GET", path, query=query, timeout=timeout))
+        return decode_object(await self.request("GET", path, query=query, timeout=timeout, queue=0.0))
 
     @contextlib.asynccontextmanager
-    async def stream(self, path: str, query: Query, idle_seconds: float) -> AsyncIterator[aiohttp.StreamReader]:
+    async def stream(
+        self, path: str, query: Query, idle_seconds: float
+    ) -> AsyncIterator[aiohttp.StreamReader]:
         """GET an answer without end; `idle_seconds` without a byte end it as Unreachable."""
-        limit = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
+        limit = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=idle_seconds)
         async with self._answer(self._watches, "GET", path, query, None, {}, limit) as response:
             _keep_alive(response)
             yield response.content
@@ -118,7 +139,7 @@ class Api:
         headers: dict[str, str],
         limit: aiohttp.ClientTimeout,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer if it is a success. A 401 is asked once more with a fresh token: the first was not executed."""
+        """The answer if it is a success. After a 401, when nothing was done, a fresh token is tried once."""
         configuration = self._access.configuration
         for last in (False, True):
             token = await self._access.header()
@@ -165,18 +186,17 @@ async def connect(
         "Accept-Encoding": "identity",
     }
     secure = credentials.ssl_context(access.configuration)
+
+    def pool(connections: int, buffer: int = 2**16) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(limit=connections, ssl=secure, keepalive_timeout=KEEPALIVE_SECONDS)
+        return aiohttp.ClientSession(connector=connector, headers=headers, read_bufsize=buffer)
+
     async with (
-        aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=CALL_CONNECTIONS, ssl=secure, keepalive_timeout=KEEPALIVE_SECONDS
-            ),
-            headers=headers,
-        ) as calls,
-        aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=secure), headers=headers, read_bufsize=WATCH_BUFFER
-        ) as watches,
+        pool(WRITE_CONNECTIONS) as writes,
+        pool(READ_CONNECTIONS) as reads,
+        pool(0, WATCH_BUFFER) as watches,  # no limit: there is one for each watched resource
     ):
-        yield Api(access, calls, watches, observer)
+        yield Api(access, writes, reads, watches, observer)
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
@@ -191,7 +211,7 @@ def decode_object(body: bytes) -> dict[str, Any]:
 
 
 def label_of(path: str) -> str:
-    """The resource that a path names, without names of objects: `/api/v1/namespaces/a/pods/b/binding` is `pods/binding`.
+    """The resource that a path names, without the names of objects, so that it is fit for a label.
 
     >>> label_of("/apis/muster.dev/v1alpha1/queues/q/status")
     'queues.muster.dev/status'
@@ -229,7 +249,7 @@ async def _read_error(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _keep_alive(response: aiohttp.ClientResponse) -> None:
-    """Let the kernel find a peer that vanished without a word within half a minute: a watch is silent for long."""
+    """Let the kernel find a peer that vanished within half a minute: a watch is silent for long."""
     transport = response.connection.transport if response.connection else None
     sock = transport.get_extra_info("socket") if transport else None
     if sock is None:

@@ -1,10 +1,11 @@
 """Who we are for the API server.
 
-Takes: a kubeconfig file, or the service account of our pod. Gives: the server's address, an SSL context, and the
-Authorization header of the moment. Must not: send requests.
+Takes: a kubeconfig file, or the service account of our pod. Gives: the server's address, an SSL context,
+and the Authorization header of the moment. Must not: send requests.
 
-Bound service account tokens rotate on disk and tokens of exec plugins expire, so the header is read again from its source
-each minute, and at once when the API server refuses it. kubernetes_asyncio does the reading.
+Bound service account tokens rotate on disk and tokens of exec plugins expire, so the header is read again
+from its source each minute, and at once when the API server refuses it. kubernetes_asyncio does the
+reading.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ class Credentials:
 
     def __init__(self, load: Load, first: Configuration, now: float) -> None:
         self.configuration = first
+        self.host = (first.host or "").rstrip("/")
         self._load = load
         self._header = _header_of(first)
         self._read_at = now
@@ -54,7 +56,7 @@ class Credentials:
             return self._header != header
 
     async def _reread(self, anew: bool) -> None:
-        """A source that cannot be read leaves the old header: it may still be good, and a 401 will tell if not."""
+        """A source that cannot be read leaves the old header: a 401 will tell if it is no longer good."""
         self._read_at = _now()
         try:
             self._header = _header_of(await self._load(anew))
@@ -84,7 +86,10 @@ def service_account(
         loaded = Configuration()
         try:
             incluster_config.InClusterConfigLoader(
-                token_filename=token_file, cert_filename=ca_file, try_refresh_token=False, environ=dict(environ)
+                token_filename=token_file,
+                cert_filename=ca_file,
+                try_refresh_token=False,
+                environ=dict(environ),
             ).load_and_set(loaded)
         except (config.ConfigException, OSError) as error:
             raise errors.Unconfigured(f"service account: {error}") from error
@@ -112,7 +117,7 @@ def _kubeconfig(path: str, context: str | None) -> Load:
 
 
 def ssl_context(configuration: Configuration) -> ssl.SSLContext:
-    """As strict as client-go: many clusters' authorities lack the extensions that VERIFY_X509_STRICT demands."""
+    """As strict as client-go: many clusters' authorities lack what VERIFY_X509_STRICT demands."""
     made = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     made.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if configuration.cert_file:

@@ -1,11 +1,12 @@
 """What can go wrong with one call to the API server.
 
-Takes: the status, headers and body of an answer that is not a success. Gives: one exception of a small family.
-Must not: decide about a retry, or carry bodies of unknown size into logs.
+Takes: the status, headers and body of an answer that is not a success. Gives: one exception of a small
+family. Must not: decide about a retry, or carry bodies of unknown size into logs.
 
-The three families answer different questions. ApiError: the server refused, nothing was done. Unreachable: the
-outcome is unknown, the write may have happened. Unreadable: the server answered, but not in a way that can be used.
-ServerError and Timeout statuses (5xx) are refusals only by name: after them, too, a write may have happened.
+The three families answer different questions. ApiError: the server refused, nothing was done. Unreachable:
+the outcome is unknown, the write may have happened. Unreadable: the server answered, but not in a way that
+can be used. ServerError and Timeout statuses (5xx) are refusals only by name: after them, too, a write may
+have happened.
 """
 
 from collections.abc import Mapping
@@ -51,7 +52,8 @@ class NotServed(KubeError):
 class ApiError(KubeError):
     """The API server answered with an error status.
 
-    `causes` are the machine-readable reasons of the answer's details; `retry_after` is in seconds, when it was given.
+    `causes` are the machine-readable reasons of the answer's details; `retry_after` is in seconds, when it
+    was given.
     """
 
     kind = "refused"
@@ -161,7 +163,7 @@ def _decode_status(body: bytes) -> Mapping[str, Any]:
 
 
 def _seconds(value: object) -> float | None:
-    """Whole seconds only: a date (the other form of Retry-After) needs the server's clock, which we do not know."""
+    """Whole seconds only: a date, the other form of Retry-After, needs the server's clock."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     text = str(value).strip()
@@ -179,4 +181,6 @@ def _causes(details: Mapping[str, Any]) -> tuple[str, ...]:
     causes = details.get("causes")
     if not isinstance(causes, list):
         return ()
-    return tuple(_text(cause.get("reason"))[:MESSAGE_LIMIT] for cause in causes[:16] if isinstance(cause, dict))
+    return tuple(
+        _text(cause.get("reason"))[:MESSAGE_LIMIT] for cause in causes[:16] if isinstance(cause, dict)
+    )

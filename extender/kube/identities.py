@@ -1,7 +1,8 @@
 """Which objects a watch has told of.
 
-Takes: the metadata of objects as they come. Gives: what changed, in particular what vanished or was replaced under its name
-while nobody looked. Must not: keep whole objects; there may be ten thousand, and their owner keeps what it needs of them.
+Takes: the metadata of objects as they come. Gives: what changed, in particular what vanished or was
+replaced under its name while nobody looked. Must not: keep whole objects; there may be ten thousand, and
+their owner keeps what it needs of them.
 """
 
 import dataclasses
@@ -60,7 +61,7 @@ class Known:
         return self._by_uid.get(uid)
 
     def see(self, identity: Identity) -> Identity | None:
-        """Note that the object exists; returns the other object whose name it has taken, which is thus gone."""
+        """Note that the object exists; returns the one whose name it has taken, which is thus gone."""
         key = (identity.namespace, identity.name)
         holder = self._uid_by_name.get(key)
         replaced = self.forget(holder) if holder is not None and holder != identity.uid else None

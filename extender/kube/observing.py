@@ -1,7 +1,8 @@
 """What this package tells about itself.
 
-Takes: nothing. Gives: the Protocol that the composition root fills with metrics. Must not: know any metrics library.
-Every `resource` and `reason` is of a bounded set, fit for a label; names of objects are for logs only.
+Takes: nothing. Gives: the Protocol that the composition root fills with metrics. Must not: know any metrics
+library. Every `resource` and `reason` is of a bounded set, fit for a label; names of objects are for logs
+only.
 """
 
 from typing import Protocol

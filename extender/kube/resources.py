@@ -1,7 +1,7 @@
 """Which kinds of objects are watched, and in which version the API server serves them.
 
-Takes: an Api. Gives: the table, and for each row the version to use or the fact that none is served. Must not: remember
-what was served; custom resources come and go, so `watch` asks again.
+Takes: an Api. Gives: the table, and for each row the version to use or the fact that none is served. Must
+not: remember what was served; custom resources come and go, so `watch` asks again.
 """
 
 import dataclasses
@@ -13,9 +13,10 @@ from extender.kube import client, errors
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind of objects. `versions` are in order of preference; an `optional` one may be missing from a cluster.
+    """One kind of objects.
 
-    `namespace` and `field_selector` narrow what is listed and watched, empty for all.
+    `versions` are in order of preference; an `optional` kind may be missing from a cluster. `namespace` and
+    `field_selector` narrow what is listed and watched, empty for all.
     """
 
     group: str
@@ -33,7 +34,7 @@ class Resource:
 
     @property
     def stagger(self) -> int:
-        """Seconds below 30 that are this resource's own, so that its watch is not renewed at the same time as others."""
+        """Seconds below 30, this resource's own, so that not all watches are renewed at the same time."""
         return zlib.crc32(self.label.encode()) % 30
 
 

@@ -1,0 +1,1 @@
+"""What runs for ever, and how it ends: asyncio only, no HTTP and no Kubernetes."""

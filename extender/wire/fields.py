@@ -6,7 +6,6 @@ raise for a bad field: only an object without an identity is refused, with Decod
 
 from __future__ import annotations
 
-import re
 import reprlib
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,8 +17,8 @@ Object = Mapping[str, Any]
 _EMPTY: Object = {}
 #: an object with more faults than this is not better explained by naming all
 _MAX_PROBLEMS = 8
+_MAX_TEXT = 200
 _MAX_INT = 2**63 - 1
-_DIGITS = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 
 
 class DecodeError(ValueError):
@@ -36,19 +35,22 @@ class Reader:
 
     def note(self, path: str, value: object, want: str) -> None:
         """Note that the field at `path` is not what it should be."""
-        if len(self.problems) < _MAX_PROBLEMS:
-            self.problems.append(f"{path}: {reprlib.repr(value)} is not {want}")
+        self.say(path, f"{reprlib.repr(value)} is not {want}")
 
     def say(self, path: str, what: str) -> None:
         """Note a problem in words of its own."""
-        if len(self.problems) < _MAX_PROBLEMS:
-            self.problems.append(f"{path}: {what}")
+        self.take(f"{path}: {what}"[:_MAX_TEXT])
+
+    def take(self, text: str) -> None:
+        """Note a problem that was found before, once and within the bound."""
+        if len(self.problems) < _MAX_PROBLEMS and text not in self.problems:
+            self.problems.append(text)
 
     def mapping(self, parent: Object, key: str, path: str) -> Object:
         """The object in a field; empty when absent, null or of another type."""
         found = parent.get(key)
         if found.__class__ is dict:
-            return found  # type: ignore[no-any-return]
+            return found
         if found is not None:
             self.note(path, found, "an object")
         return _EMPTY
@@ -65,13 +67,13 @@ class Reader:
             if item.__class__ is not dict:
                 self.note(path, item, "an object")
                 return [item for item in found if item.__class__ is dict]
-        return found  # type: ignore[no-any-return]
+        return found
 
     def text(self, parent: Object, key: str, path: str) -> str:
         """The text of a field; empty when absent, null or of another type."""
         found = parent.get(key)
         if found.__class__ is str:
-            return found  # type: ignore[no-any-return]
+            return found
         if found is not None:
             self.note(path, found, "a text")
         return ""
@@ -97,7 +99,7 @@ class Reader:
         if found is None:
             return None
         if found.__class__ is int and low <= found <= high:
-            return found  # type: ignore[no-any-return]
+            return found
         self.note(path, found, _whole(low, high))
         return None
 
@@ -105,27 +107,7 @@ class Reader:
         """The boolean of a field, else None."""
         found = parent.get(key)
         if found is None or found.__class__ is bool:
-            return found  # type: ignore[no-any-return]
-        self.note(path, found, "true or false")
-        return None
-
-    def written_integer(self, parent: Object, key: str, path: str, low: int, high: int) -> int | None:
-        """The integer that an annotation's text says, within bounds, else None."""
-        found = self.text(parent, key, path)
-        if not found and parent.get(key) is None:
-            return None
-        if _DIGITS.fullmatch(found) and low <= int(found) <= high:
-            return int(found)
-        self.note(path, found, _whole(low, high))
-        return None
-
-    def written_flag(self, parent: Object, key: str, path: str) -> bool | None:
-        """The boolean that an annotation's text says, else None."""
-        found = self.text(parent, key, path)
-        if not found and parent.get(key) is None:
-            return None
-        if found in ("true", "false"):
-            return found == "true"
+            return found
         self.note(path, found, "true or false")
         return None
 

@@ -36,7 +36,7 @@ class QuantityError(ValueError):
 def nanos(value: object) -> int:
     """Nano units of a quantity as it stands in JSON; null is nothing, as in Kubernetes."""
     if value.__class__ is str:
-        return _nanos_of_text(value)  # type: ignore[arg-type]
+        return _nanos_of_text(value)
     if value is None:
         return 0
     if value.__class__ is int:
@@ -84,5 +84,6 @@ def _exponent(form: re.Match[str]) -> int:
 
 def _scaled(digits: int, ten: int, two: int) -> int:
     """digits * 10**ten * 2**two, rounded up: what is not nothing is at least one nano unit."""
+    power: int = 10 ** abs(ten)
     digits <<= two
-    return digits * 10**ten if ten >= 0 else -(-digits // 10**-ten)
+    return digits * power if ten >= 0 else -(-digits // power)

@@ -93,8 +93,10 @@ def _infeasible(reader: Reader, status: Object) -> bool:
 
 
 def _containers(reader: Reader, spec: Object, status: Object) -> _Nanos:
-    statuses = _resized_statuses(reader, status)
     infeasible = _infeasible(reader, status)
+    statuses = _resource_statuses(reader, status)
+    if statuses and not infeasible:
+        statuses = _differing(reader, spec, statuses)
     pod_allotted = status.get("allocatedResources")
     if not statuses and not infeasible and pod_allotted is None:
         return _aggregate(reader, spec, statuses, False, _asked)
@@ -112,7 +114,7 @@ def _containers(reader: Reader, spec: Object, status: Object) -> _Nanos:
     return total
 
 
-def _resized_statuses(reader: Reader, status: Object) -> dict[str, Object]:
+def _resource_statuses(reader: Reader, status: Object) -> dict[str, Object]:
     """By container name the statuses that say something of resources; the first of a name counts."""
     found: dict[str, Object] = {}
     for key in ("containerStatuses", "initContainerStatuses"):
@@ -125,6 +127,27 @@ def _resized_statuses(reader: Reader, status: Object) -> dict[str, Object]:
         for name, one in found.items()
         if one.get("resources") is not None or one.get("allocatedResources") is not None
     }
+
+
+def _differing(reader: Reader, spec: Object, statuses: dict[str, Object]) -> dict[str, Object]:
+    """The statuses that say something else than is asked: of most running pods, none."""
+    differing: dict[str, Object] = {}
+    for key in ("containers", "initContainers"):
+        for container in reader.objects(spec, key, f"spec.{key}"):
+            name = container.get("name")
+            status = statuses.get(name) if isinstance(name, str) else None
+            if status is not None and _differs(status, _asked(reader, container, None, False)):
+                differing[str(name)] = status
+    return differing
+
+
+def _differs(status: Object, asked: Object) -> bool:
+    if status.get("allocatedResources") not in (None, asked):
+        return True
+    resources = status.get("resources")
+    return resources is not None and (
+        resources.__class__ is not dict or resources.get("requests") not in (None, asked)
+    )
 
 
 def _aggregate(

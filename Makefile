@@ -1,0 +1,58 @@
+# Everything is run from here; `make` alone lists what there is.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+STAGE := .ci/stage
+
+.PHONY: help venv test lint format unit e2e demo bench kind-config clean
+
+help: ## this list
+	@echo "Muster: gang scheduling for the stock kube-scheduler. Targets:"
+	@sed -nE 's/^([a-z][a-z0-9-]*):.*## (.*)/  make \1|\2/p' Makefile | while IFS='|' read -r target text; do printf '%-20s %s\n' "$$target" "$$text"; done
+
+venv: $(INSTALLED) ## the Python environment, with pinned versions
+
+# a checked version first: pip's own message would not name the cause
+$(INSTALLED): pyproject.toml .ci/constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with PYTHON=")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt --editable '.[dev]'
+	@touch $@
+
+test: ## all tests, e2e included; what CI runs
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory e2e
+
+lint: $(INSTALLED) ## format, style, types, direction of imports; changes nothing
+	@$(STAGE) format $(BIN)/ruff format --check .
+	@$(STAGE) style $(BIN)/ruff check .
+	@$(STAGE) types $(BIN)/mypy
+	@$(STAGE) imports $(BIN)/lint-imports
+
+format: $(INSTALLED) ## mend format and style in place
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+unit: $(INSTALLED) ## tests without a cluster
+	@$(STAGE) unit $(BIN)/python -m pytest tests --durations=5
+
+e2e: $(INSTALLED) ## tests on a real control plane; K8S=1.34 takes the oldest supported version
+	@$(STAGE) e2e $(BIN)/python -m pytest e2e --durations=10
+
+demo: $(INSTALLED) ## two gangs compete for 32 GPU nodes, shown live; KEEP=1 leaves the cluster running
+	@$(BIN)/python -m e2e.demo
+
+bench: $(INSTALLED) ## Muster beside kube-scheduler and its native gangs
+	@$(BIN)/python -m e2e.bench
+
+kind-config: ## print the configuration for `kind create cluster --config`
+	@cat manifests/kind/kind.yaml
+
+clean: ## remove the environment and all caches in this folder
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

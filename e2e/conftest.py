@@ -1,0 +1,158 @@
+"""Fixtures of the e2e tests: a cluster for the whole run, Muster on it, a namespace and nodes for each test.
+
+Every test here bears the marker `e2e`. Nothing is retried. When a test fails, the ends of the logs of Muster's
+processes are in its report, and the folder of all logs is kept and named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from e2e import kube as kube_module
+from e2e import objects, waiting
+from e2e.cluster import base, choose, local, manifests, muster, proxy
+
+HERE = pathlib.Path(__file__).parent
+_numbers = itertools.count(1)
+_replicas: list[muster.Replica] = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what lies in this folder."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker("e2e")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Attach the ends of the logs to a failure."""
+    report: Any = yield
+    if report.failed and HERE in item.path.parents:
+        for replica in _replicas:
+            for started in replica.processes():
+                state = "running" if started.alive else f"ended with {started.returncode}"
+                report.sections.append((f"{started.name} ({state}): {started.log_path}", started.tail(30)))
+    return report
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[base.Cluster]:
+    """The cluster of this run, with KWOK and CRDs of other projects on it."""
+    with choose.choose() as chosen:
+        if not isinstance(chosen, local.LocalCluster):
+            chosen.start_kwok()
+        for crd in objects.foreign_crds():
+            if chosen.kube.find("customresourcedefinitions.apiextensions.k8s.io", crd["metadata"]["name"]) is None:
+                chosen.kube.create(crd)
+        for crd in objects.foreign_crds():
+            version = f"{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}"
+            kind = crd["spec"]["names"]["kind"]
+            waiting.wait_for(lambda v=version, k=kind: chosen.kube.serves(v, k), 20, f"{version} {kind} is served")
+        yield chosen
+        failed = request.session.testsfailed > 0
+        if failed:
+            print(f"\n[e2e] logs are kept in {chosen.work}")
+        chosen.stop(keep_files=failed)
+
+
+@pytest.fixture(scope="session")
+def kube(cluster: base.Cluster) -> kube_module.Kube:
+    """API access as admin."""
+    return cluster.kube
+
+
+@pytest.fixture(scope="session")
+def installed(cluster: base.Cluster) -> manifests.Manifests:
+    """The product's manifests, applied (their Deployments without replicas)."""
+    rendered = manifests.Manifests.render(cluster)
+    rendered.install(cluster)
+    return rendered
+
+
+@pytest.fixture(scope="session")
+def _replica(cluster: base.Cluster, installed: manifests.Manifests) -> Iterator[muster.Replica]:
+    manifests.release_lease(cluster.kube)
+    with muster.Replica(cluster, installed) as replica:
+        replica.wait_active()
+        installed.wait_gating(cluster)
+        _replicas.append(replica)
+        yield replica
+        _replicas.remove(replica)
+
+
+@pytest.fixture(name="muster")
+def muster_fixture(_replica: muster.Replica) -> muster.Replica:
+    """The replica of the whole run; a test may kill parts of it, the next one gets it healed."""
+    _replica.heal()
+    return _replica
+
+
+@pytest.fixture
+def start_replica(
+    cluster: base.Cluster, installed: manifests.Manifests
+) -> Iterator[Callable[..., muster.Replica]]:
+    """A function that starts another replica with ReplicaOptions and waits until it is ready; ended with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(**options: Any) -> muster.Replica:
+            replica = muster.Replica(cluster, installed, muster.ReplicaOptions(**options))
+            _replicas.append(replica)
+            stack.callback(_replicas.remove, replica)
+            return stack.enter_context(replica)
+
+        yield start
+
+
+@pytest.fixture
+def api_proxy(cluster: base.Cluster) -> Iterator[proxy.Proxy]:
+    """A proxy in front of the API server, without faults; see cluster/proxy.py."""
+    with proxy.Proxy(cluster.kube.access, *cluster.key_pair()) as running:
+        yield running
+
+
+@pytest.fixture
+def namespace(kube: kube_module.Kube) -> Iterator[str]:
+    """A namespace of this test alone; at the end its pods are removed at once."""
+    name = f"e2e-{next(_numbers)}"
+    kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    waiting.wait_for(lambda: kube.find("serviceaccounts", "default", name), 20, f"service account of {name}")
+    yield name
+    kube.delete("namespaces", name)
+    kube.delete_all("pods", name, grace=0)
+    waiting.wait_for(lambda: kube.list("pods", name), 30, f"no pod is left in {name}", until=lambda pods: not pods)
+
+
+@pytest.fixture
+def make_nodes(kube: kube_module.Kube) -> Iterator[Callable[..., list[str]]]:
+    """A function that creates Ready nodes of this test alone: make_nodes(count, gpus=8, racks=0, **of objects.node).
+
+    They are named n1, n2, ... after a prefix of the test; with racks, node i stands in rack r<i mod racks>.
+    """
+    made: list[str] = []
+    prefix = f"t{next(_numbers)}"
+
+    def make(count: int, gpus: int = 8, *, racks: int = 0, **options: Any) -> list[str]:
+        first = len(made)
+        names = [f"{prefix}-n{index}" for index in range(first, first + count)]
+        for index, name in enumerate(names):
+            rack = {"rack": f"r{index % racks}"} if racks else {}
+            kube.create(objects.node(name, gpus, **(rack | options)))
+            made.append(name)
+        waiting.wait_for(lambda: _not_ready(kube, names), 30, "the nodes are ready", until=lambda left: not left)
+        return names
+
+    yield make
+    for name in made:
+        kube.delete("nodes", name)
+
+
+def _not_ready(kube: kube_module.Kube, names: list[str]) -> list[str]:
+    ready = {node["metadata"]["name"] for node in kube.list("nodes") if objects.is_ready(node)}
+    return [name for name in names if name not in ready]

@@ -1,0 +1,36 @@
+"""Sentences, made at the edge only: one constant text for each reason.
+
+Takes a reason, gives words; must not contain a number or a time: kube-scheduler writes the text into the
+pod's condition, and a text that changes requeues the pod for ever (design 3.4).
+"""
+
+from __future__ import annotations
+
+from extender.core.reasons import Reason, Refusal
+
+#: as in `0/200 nodes are available: 200 waiting in its queue`
+TEXT: dict[Reason, str] = {
+    Reason.QUEUED: "waiting in its queue",
+    Reason.RESOURCES: "not enough free resources for the whole group",
+    Reason.FRAGMENTED: "free resources are too scattered for the whole group",
+    Reason.TOPOLOGY: "no single domain of the required topology level has room for the group",
+    Reason.CONSTRAINTS: "no node matches the group's selectors and tolerations",
+    Reason.MEMBERS: "waiting for the group's other members to be created",
+    Reason.GROUP_NOT_FOUND: "the pod group that this pod names does not exist",
+    Reason.INVALID: "the pod group's request is invalid",
+    Reason.SCHEDULER_REFUSED: "kube-scheduler's own checks refused the group's placement",
+    Reason.HELD_ELSEWHERE: "planned on another node",
+    Reason.NOT_READY: "muster has not read the cluster yet",
+    Reason.INACTIVE: "this muster replica is not active",
+}
+
+
+def is_ours(message: str) -> bool:
+    """True when a pod's rejection contains one of our sentences."""
+    return any(text in message for text in TEXT.values())
+
+
+def sentence(refusal: Refusal) -> str:
+    """The reason in words with its numbers, for status and answers; never for a verb's text."""
+    numbers = ", ".join(f"{name} {value}" for name, value in refusal.detail)
+    return f"{TEXT[refusal.reason]} ({numbers})" if numbers else TEXT[refusal.reason]

@@ -1,0 +1,172 @@
+"""What constraints and levels look at of the nodes, kept from cycle to cycle.
+
+Takes the world's node table with its log of touched rows, and its topologies; gives masks of rows for
+constraints and domains for levels. Must not look at free room.
+
+`Facts` is one version and never changes, but for what it derives on demand, so a snapshot may keep it
+while the world goes on. `Feasibility` makes the next version by reading the touched rows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from extender.core import matching, topology
+from extender.core.ids import NodeName
+from extender.core.matching import Coded, Ints, Mask
+from extender.core.model import Constraints, Node, Taint, Topology
+from extender.core.topology import Domains, Keys, Levels
+from extender.core.world import World
+
+#: masks kept in each version; constraints that come back after so many others are evaluated again
+_MASKS = 1024
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Roster:
+    """Which rows are nodes, and the order of their names."""
+
+    names: tuple[NodeName | None, ...]
+    row_of: dict[NodeName, int]
+    alive: Mask
+    #: rows that are nodes, by name
+    order: Ints
+    #: place of each row in that order; rows that are no nodes come last
+    rank: Ints
+
+    @classmethod
+    def of(cls, names: Sequence[NodeName | None]) -> Roster:
+        """The roster of these names by row."""
+        row_of = {name: row for row, name in enumerate(names) if name is not None}
+        order = np.array([row_of[name] for name in sorted(row_of)], dtype=np.int64)
+        rank = np.full(len(names), len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        alive = np.zeros(len(names), dtype=bool)
+        alive[order] = True
+        return cls(tuple(names), row_of, alive, order, rank)
+
+
+class Facts:
+    """One version of what constraints and levels look at, by row of the node table."""
+
+    def __init__(
+        self,
+        nodes: tuple[Node | None, ...],
+        roster: Roster,
+        takes: Mask,
+        taints: Coded[tuple[Taint, ...]],
+        labels: dict[str, Coded[str]],
+        levels: Levels,
+    ) -> None:
+        self.nodes = nodes
+        self.roster = roster
+        self.taints = taints
+        self.levels = levels
+        #: rows that are nodes and ready
+        self.takes = takes
+        self._labels = labels
+        self._masks: dict[Constraints, Mask] = {}
+        self._domains: dict[Keys, Domains] = {}
+
+    def mask(self, constraints: Constraints) -> Mask:
+        """Rows of nodes that a pod with these constraints accepts. The mask is shared: not to be changed."""
+        mask = self._masks.get(constraints)
+        if mask is None:
+            if len(self._masks) >= _MASKS:
+                self._masks.clear()
+            mask = self._masks[constraints] = matching.accepted(constraints, self)
+        return mask
+
+    def domains(self, keys: Keys) -> Domains:
+        """Domains of a path of levels; for () there is one, the whole cluster."""
+        found = self._domains.get(keys)
+        if found is None:
+            columns = [(column.codes, column.values) for column in map(self.label, keys)]
+            found = topology.domains(keys, columns, self.roster.rank, self.roster.order)
+            self._domains[keys] = found
+        return found
+
+    def knows_level(self, level: str) -> bool:
+        """True when a Topology has the level or a node bears a label of that key."""
+        return self.levels.declared(level) or bool(self.label(level).present.any())
+
+    def label(self, key: str) -> Coded[str]:
+        """The column of a label, read from the nodes at first use."""
+        column = self._labels.get(key)
+        if column is None:
+            column = Coded.of(_labels(self.nodes, key))
+            self._labels[key] = column
+        return column
+
+    def named(self, name: str) -> Mask:
+        """The row of the node of this name; nothing when there is none."""
+        return matching.name_mask(self.roster.row_of, len(self.nodes), (name,))
+
+    def after(self, nodes: tuple[Node | None, ...], rows: Iterable[int]) -> Facts:
+        """The next version, in which these rows are otherwise; new rows must be among them."""
+        changed = sorted(set(rows))
+        news = [nodes[row] for row in changed]
+        takes = np.zeros(len(nodes), dtype=bool)
+        takes[: len(self.takes)] = self.takes
+        takes[changed] = [node is not None and node.ready for node in news]
+        return Facts(
+            nodes,
+            self._roster_after(nodes, changed),
+            takes,
+            self.taints.changed(len(nodes), changed, _taints(news)),
+            {
+                key: column.changed(len(nodes), changed, _labels(news, key))
+                for key, column in self._labels.items()
+                if not column.stale
+            },
+            self.levels,
+        )
+
+    def _roster_after(self, nodes: tuple[Node | None, ...], rows: list[int]) -> Roster:
+        names = self.roster.names
+        if len(nodes) == len(names):
+            news = [nodes[row] for row in rows]
+            if [node and node.name for node in news] == [names[row] for row in rows]:
+                return self.roster
+        return Roster.of([node.name if node is not None else None for node in nodes])
+
+    def under(self, levels: Levels) -> Facts:
+        """The same nodes under other topologies."""
+        return Facts(self.nodes, self.roster, self.takes, self.taints, self._labels, levels)
+
+
+# These run over all nodes when Muster starts, so they spend no call on each node.
+
+
+def _taints(nodes: Iterable[Node | None]) -> list[tuple[Taint, ...]]:
+    return [
+        matching.hard_taints(node) if node is not None and (node.taints or node.unschedulable) else ()
+        for node in nodes
+    ]
+
+
+def _labels(nodes: Iterable[Node | None], key: str) -> list[str | None]:
+    return [node.labels.get(key) if node is not None else None for node in nodes]
+
+
+class Feasibility:
+    """Keeps the newest version of the facts of one world. Owned by the engine, across its cycles."""
+
+    def __init__(self) -> None:
+        self._facts = Facts((), Roster.of(()), np.zeros(0, dtype=bool), Coded.of(()), {}, Levels())
+        self._read = 0
+        self._topologies: dict[str, Topology] = {}
+
+    def at(self, world: World) -> Facts:
+        """The facts as they are now; the same object as before when nothing changed."""
+        touched = world.nodes.touched
+        if self._read < len(touched):
+            self._facts = self._facts.after(tuple(world.nodes.nodes), touched[self._read :])
+            self._read = len(touched)
+        if world.topologies != self._topologies:
+            self._topologies = dict(world.topologies)
+            self._facts = self._facts.under(Levels(self._topologies.values()))
+        return self._facts

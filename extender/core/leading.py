@@ -1,0 +1,39 @@
+"""How kube-scheduler is led to a planned node, and how it is told that the plan is gone.
+
+Takes a group's record, a pod and its node, gives effects; must not look at resources.
+Ways of design 3.3: a. the filter verb answers one name of the full list (no write); b. the node is
+nominated in the pod's status and the gate removed (`nominate`), then the scheduler looks at that node alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from extender.core.ids import NodeName
+from extender.core.messages import Effect, Nominate, Ungate, Wake
+from extender.core.model import Pod
+from extender.core.planning import Entry
+
+
+def lead(entry: Entry, pod: Pod, node: NodeName, nominate: bool, now: float) -> Iterator[Effect]:
+    """What still has to be written so that the scheduler puts this pod on this node; each thing once."""
+    if entry.led.get(pod.uid) == node:
+        return
+    first = pod.uid not in entry.led
+    entry.led[pod.uid] = node
+    wanted = node if nominate else None
+    if pod.nominated != wanted and (pod.queue_gated or pod.nominated is not None):
+        yield Nominate(pod.uid, pod.namespace, pod.name, wanted)
+    if pod.queue_gated:
+        if first:
+            yield Ungate(pod.uid, pod.namespace, pod.name)
+    elif pod.uid in entry.rejected or (first and pod.rejection):
+        entry.rejected.discard(pod.uid)
+        yield Wake(pod.uid, pod.namespace, pod.name, str(int(now * 1000)))
+
+
+def unlead(entry: Entry, pod: Pod) -> Iterator[Effect]:
+    """Clear a nomination that stands in the API or is on its way there."""
+    entry.led.pop(pod.uid, None)
+    if pod.nominated is not None:
+        yield Nominate(pod.uid, pod.namespace, pod.name, None)

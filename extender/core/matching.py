@@ -1,0 +1,203 @@
+"""Kubernetes' rules for which node a pod accepts, over one coded column per label.
+
+Takes constraints and columns, gives masks of rows; must not know the node table or its changes. The
+rules are those of kube-scheduler's NodeAffinity, TaintToleration and NodeUnschedulable plugins, 1.37.2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from extender.core.ids import NodeName
+from extender.core.model import Constraints, Expression, Node, Taint, Term, Toleration
+
+Mask = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+V = TypeVar("V", bound=Hashable)
+
+#: a cordoned node is judged as if it bore this taint
+CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+_HARD = ("NoSchedule", "NoExecute")
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+
+class Coded(Generic[V]):
+    """One fact of every row as a small number, -1 where the row has none. Never changed once made."""
+
+    def __init__(self, codes: Ints, values: list[V], index: dict[V, int]) -> None:
+        self.codes = codes
+        self.values = values
+        self._index = index
+
+    @classmethod
+    def of(cls, facts: Sequence[V | None]) -> Coded[V]:
+        """The column of these facts by row; None stands for no fact."""
+        values = [fact for fact in dict.fromkeys(facts) if fact is not None]
+        index = {value: code for code, value in enumerate(values)}
+        return cls(_codes(index, facts), values, index)
+
+    def changed(self, size: int, rows: Sequence[int], facts: Sequence[V | None]) -> Coded[V]:
+        """The column of so many rows after these became otherwise; new rows must be among them."""
+        values, index = self.values, self._index
+        new = [fact for fact in dict.fromkeys(facts) if fact is not None and fact not in index]
+        if new:
+            index = index | {value: len(values) + n for n, value in enumerate(new)}
+            values = values + new
+        codes = np.full(size, -1, dtype=np.int64)
+        codes[: len(self.codes)] = self.codes
+        codes[rows] = _codes(index, facts)
+        return Coded(codes, values, index)
+
+    @property
+    def stale(self) -> bool:
+        """True when most of the values are values that no row has any more."""
+        return len(self.values) > 2 * len(self.codes) + 64
+
+    def where(self, holds: Callable[[V], bool]) -> Mask:
+        """Rows with a value that holds; the question is asked once for each distinct value."""
+        answers = np.zeros(len(self.values) + 1, dtype=bool)  # the last one is for code -1
+        answers[:-1] = [holds(value) for value in self.values]
+        return answers[self.codes]
+
+    def among(self, values: Iterable[V]) -> Mask:
+        """Rows that have one of the values."""
+        answers = np.zeros(len(self.values) + 1, dtype=bool)
+        answers[[self._index[value] for value in values if value in self._index]] = True
+        return answers[self.codes]
+
+    @property
+    def present(self) -> Mask:
+        """Rows that have any value."""
+        return self.codes >= 0
+
+
+def _codes(index: Mapping[V, int], facts: Sequence[V | None]) -> Ints:
+    return np.array([-1 if fact is None else index[fact] for fact in facts], dtype=np.int64)
+
+
+class Labelled(Protocol):
+    """What matching needs of the nodes."""
+
+    def label(self, key: str) -> Coded[str]:
+        """The column of a label."""
+
+    def named(self, name: str) -> Mask:
+        """The row of the node of this name; nothing when there is none."""
+
+    @property
+    def taints(self) -> Coded[tuple[Taint, ...]]:
+        """The taints of each row as `hard_taints` gives them."""
+
+    @property
+    def takes(self) -> Mask:
+        """Rows that are nodes and ready."""
+
+
+def hard_taints(node: Node) -> tuple[Taint, ...]:
+    """The taints that keep pods off, the cordon included."""
+    taints = tuple([taint for taint in node.taints if taint.effect in _HARD])
+    return (*taints, CORDON) if node.unschedulable else taints
+
+
+def accepted(constraints: Constraints, nodes: Labelled) -> Mask:
+    """Rows of nodes that a pod with these constraints accepts and that take new pods."""
+    mask = nodes.takes & nodes.taints.where(
+        lambda taints: all(tolerates(constraints.tolerations, taint) for taint in taints)
+    )
+    for key, value in constraints.selector:
+        mask &= nodes.label(key).among((value,))
+    if constraints.affinity is None:
+        return mask
+    terms = [_term(term, nodes) for term in constraints.affinity if _sound(term)]
+    return mask & reduce(np.logical_or, terms, np.zeros_like(mask))
+
+
+def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """True when one of the tolerations matches; the operators Gt and Lt are off by default and never do."""
+    return any(_tolerates(toleration, taint) for toleration in tolerations)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+def integer(text: str) -> int | None:
+    """The number as Go's ParseInt(text, 10, 64) reads it, or None."""
+    if len(text) > 64 or _INTEGER.fullmatch(text) is None:
+        return None
+    value = int(text)
+    return value if -(2**63) <= value < 2**63 else None
+
+
+def _sound(term: Term) -> bool:
+    """False for a term that matches nothing: an empty one, or one that Kubernetes cannot parse."""
+    return (
+        bool(term.labels or term.fields)
+        and all(_sound_label(expression) for expression in term.labels)
+        and all(e.operator in ("In", "NotIn") and len(e.values) == 1 for e in term.fields)
+    )
+
+
+def _sound_label(expression: Expression) -> bool:
+    operator, values = expression.operator, expression.values
+    if operator in ("In", "NotIn"):
+        return bool(values)
+    if operator in ("Exists", "DoesNotExist"):
+        return not values
+    return operator in ("Gt", "Lt") and len(values) == 1 and integer(values[0]) is not None
+
+
+def _term(term: Term, nodes: Labelled) -> Mask:
+    masks = [_label(expression, nodes.label(expression.key)) for expression in term.labels]
+    masks += [_field(expression, nodes) for expression in term.fields]
+    return reduce(np.logical_and, masks)
+
+
+def _field(expression: Expression, nodes: Labelled) -> Mask:
+    value = expression.values[0]
+    if expression.key == "metadata.name":
+        mask = nodes.named(value)
+    else:  # an unknown field reads as ""
+        mask = np.full(len(nodes.takes), value == "", dtype=bool)
+    return mask if expression.operator == "In" else ~mask
+
+
+def _label(expression: Expression, column: Coded[str]) -> Mask:
+    match expression.operator:
+        case "In":
+            return column.among(expression.values)
+        case "NotIn":
+            return ~column.among(expression.values)
+        case "Exists":
+            return column.present
+        case "DoesNotExist":
+            return ~column.present
+    bound = integer(expression.values[0])
+    assert bound is not None
+    greater = expression.operator == "Gt"
+    return column.where(lambda value: _beyond(integer(value), bound, greater))
+
+
+def _beyond(value: int | None, bound: int, greater: bool) -> bool:
+    if value is None:
+        return False
+    return value > bound if greater else value < bound
+
+
+def name_mask(row_of: dict[NodeName, int], size: int, names: Iterable[str]) -> Mask:
+    """Rows of the nodes of these names; names that are no nodes are left out."""
+    mask = np.zeros(size, dtype=bool)
+    mask[[row_of[NodeName(name)] for name in names if name in row_of]] = True
+    return mask

@@ -1,0 +1,283 @@
+"""One group's turn: which members need a place, and a place for each of them or a refusal.
+
+Takes the world, the ledger and the group's record, gives a wish and then a plan as values; must not
+change ledger or world (the engine applies plans).
+
+A group below its minimum is placed whole: all waiting members and those that are expected; if that does
+not fit and enough members exist, just the minimum. What is above the minimum, and replacements of a
+group that runs, are placed one by one beside the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from extender.core import placement
+from extender.core.ids import GroupKey, NodeName, PodUid, TaskName
+from extender.core.ledger import Ledger, Slot
+from extender.core.membership import STARTED, Need, Standing, Tally, satisfied, standing
+from extender.core.model import Pod, Shape
+from extender.core.reasons import Reason, Refusal
+from extender.core.snapshot import Room
+from extender.core.world import World
+
+#: room for members that do not exist yet is kept so long after the newest one appeared (design 3.2)
+EXPECT_SECONDS = 10.0
+
+
+@dataclass(slots=True)
+class Entry:
+    """What the engine remembers of a group between cycles. Written by the engine only."""
+
+    key: GroupKey
+    #: creation time of the first member seen; the group's place in the order
+    arrival: float
+    #: when a member last appeared or was lost
+    changed_at: float
+    #: why it waits; None while it is planned, runs, or was not looked at yet
+    refusal: Refusal | None = None
+    #: the minimum was reached and nothing of that was lost since
+    running: bool = False
+    #: when the newest plan was made; None without one
+    planned_at: float | None = None
+    #: node lists from which kube-scheduler's own checks had removed the planned node, by member
+    offered: dict[PodUid, frozenset[NodeName]] = field(default_factory=dict)
+    offered_at: float = 0.0
+    #: message of kube-scheduler when it refused a member on every node
+    refused_by: str = ""
+    #: not looked at before this time
+    retry_at: float = 0.0
+    #: members that filter rejected since they were last woken
+    rejected: set[PodUid] = field(default_factory=set)
+    #: members whose gate we asked to remove, with the node they were nominated to
+    led: dict[PodUid, NodeName] = field(default_factory=dict)
+    #: phase, reason and generation that were last written to the group's object
+    stated: tuple[str, str, int] = ("", "", 0)
+    refused_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A pod, or an expected one, that needs a place. `allowed` None = any node."""
+
+    slot: Slot
+    task: TaskName
+    shape: Shape
+    allowed: frozenset[NodeName] | None = None
+    expected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to place: `whole` together or not at all, then each of `surplus` for itself.
+
+    `least` is the smallest part of `whole` that may start when the rest does not fit; () when there is
+    no smaller one. `fixed` are nodes where members already are.
+    """
+
+    whole: tuple[Member, ...]
+    least: tuple[Member, ...] = ()
+    surplus: tuple[Member, ...] = ()
+    fixed: tuple[NodeName, ...] = ()
+    required: str | None = None
+    preferred: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Members with their nodes, and why the others got none (None when all did)."""
+
+    places: tuple[tuple[Member, NodeName], ...]
+    left: Refusal | None = None
+
+
+def wish_of(world: World, ledger: Ledger, entry: Entry, now: float) -> Wish | Refusal | None:
+    """What the group wants now; a refusal when it cannot be judged or must wait for members.
+
+    None: nothing of it needs a place. Expected members that already hold room count as wanting nothing.
+    """
+    need = world.need(entry.key)
+    if isinstance(need, Refusal):
+        return need
+    tally = world.tallies.get(entry.key)
+    if tally is None or not tally.count(Standing.WAITING):
+        return None
+    plan = ledger.of_group(entry.key)
+    waiting = _waiting(world, entry.key)
+    loose = tuple(_member(pod, entry) for pod in waiting if Slot(pod.uid) not in plan)
+    fixed = _fixed(world, ledger, entry.key)
+    if satisfied(need, tally):
+        return _wish(need, fixed, surplus=loose) if loose else None
+    return _gang_wish(world, ledger, entry, need, tally, waiting, loose, fixed, now)
+
+
+def _gang_wish(
+    world: World,
+    ledger: Ledger,
+    entry: Entry,
+    need: Need,
+    tally: Tally,
+    waiting: Sequence[Pod],
+    loose: tuple[Member, ...],
+    fixed: tuple[NodeName, ...],
+    now: float,
+) -> Wish | Refusal | None:
+    expected = _expected(world, entry, need, tally, waiting)
+    if isinstance(expected, Refusal):
+        return expected
+    if expected and now >= entry.changed_at + EXPECT_SECONDS:
+        return _members_missing(need, tally)
+    kept = Counter((r.task, r.shape) for r in ledger.of_group(entry.key).values() if r.expected)
+    if not loose and kept == Counter((m.task, m.shape) for m in expected):
+        return None
+    least = () if expected else _least(need, tally, waiting, ledger, loose)
+    return _wish(need, fixed, whole=(*loose, *expected), least=least)
+
+
+def _wish(
+    need: Need,
+    fixed: tuple[NodeName, ...],
+    whole: tuple[Member, ...] = (),
+    least: tuple[Member, ...] = (),
+    surplus: tuple[Member, ...] = (),
+) -> Wish:
+    return Wish(whole, least, surplus, fixed, need.topology_required, need.topology_preferred)
+
+
+def _waiting(world: World, key: GroupKey) -> list[Pod]:
+    found = [pod for pod in world.members[key].values() if standing(pod) is Standing.WAITING]
+    found.sort(key=lambda pod: (pod.created, pod.name))
+    return found
+
+
+def _member(pod: Pod, entry: Entry) -> Member:
+    return Member(Slot(pod.uid), pod.task, pod.shape, entry.offered.get(pod.uid))
+
+
+def _fixed(world: World, ledger: Ledger, key: GroupKey) -> tuple[NodeName, ...]:
+    bound = [pod.node for pod in world.members[key].values() if pod.bound and pod.node is not None]
+    return (*bound, *(r.node for r in ledger.of_group(key).values() if not r.expected))
+
+
+def _expected(
+    world: World, entry: Entry, need: Need, tally: Tally, waiting: Sequence[Pod]
+) -> tuple[Member, ...] | Refusal:
+    """The members that the minimum wants and that do not exist, in the shape of their siblings."""
+    counted = (*STARTED, Standing.WAITING)
+    have_of = {task: tally.count(*counted, task=task) for task, _ in need.tasks}
+    missing, missing_of = need.missing(tally.count(*counted), have_of)
+    if not missing and not missing_of:
+        return ()
+    wanted: list[tuple[TaskName, Shape]] = []
+    for task, number in missing_of.items():
+        shape = _shape_of(world, entry.key, task)
+        if shape is None:
+            return _members_missing(need, tally)
+        wanted += [(task, shape)] * number
+    newest = waiting[-1]
+    wanted += [(newest.task, newest.shape)] * (missing - len(wanted))
+    return tuple(
+        Member(Slot(f"{entry.key}#{n}"), task, shape, expected=True) for n, (task, shape) in enumerate(wanted)
+    )
+
+
+def _shape_of(world: World, key: GroupKey, task: TaskName) -> Shape | None:
+    """Shape of the task's newest member that was created with ours in mind."""
+    pods = [pod for pod in world.members[key].values() if pod.task == task and pod.ours]
+    return max(pods, key=lambda pod: (pod.created, pod.name)).shape if pods else None
+
+
+def _members_missing(need: Need, tally: Tally) -> Refusal:
+    counted = (*STARTED, Standing.WAITING)
+    detail: list[tuple[str, str | int]] = [("have", tally.count(*counted)), ("minimum", need.min_member)]
+    for task, least in need.tasks:
+        have = tally.count(*counted, task=task)
+        if have < least:
+            detail += [("task", task), ("have", have), ("minimum", least)]
+    return Refusal(Reason.MEMBERS, tuple(detail))
+
+
+def _least(
+    need: Need, tally: Tally, waiting: Sequence[Pod], ledger: Ledger, loose: tuple[Member, ...]
+) -> tuple[Member, ...]:
+    """The smallest start: planned members first, then by age, each task's minimum before the rest."""
+    planned = ledger.of_group(waiting[0].group)
+    inside = [pod for pod in waiting if Slot(pod.uid) in planned]
+    outside = [pod for pod in waiting if Slot(pod.uid) not in planned]
+    room = need.min_member - tally.count(*STARTED)
+    quota = {task: least - tally.count(*STARTED, task=task) for task, least in need.tasks}
+    chosen: dict[str, None] = {pod.uid: None for pod in inside}
+    taken = Counter(pod.task for pod in inside)
+    for pod in outside:
+        if taken[pod.task] < quota.get(pod.task, 0):
+            taken[pod.task] += 1
+            chosen[pod.uid] = None
+    for pod in outside:
+        if len(chosen) >= room:
+            break
+        chosen[pod.uid] = None
+    least = tuple(member for member in loose if member.slot in chosen)
+    return least if len(least) < len(loose) else ()
+
+
+def fulfil(wish: Wish, room: Room) -> Plan | Refusal:
+    """Place what the wish says; the room is used up by what is placed, and untouched by a refusal."""
+    places = _together(wish, wish.whole, wish.fixed, room)
+    surplus = wish.surplus
+    if isinstance(places, Refusal) and wish.least:
+        left = places
+        places = _together(wish, wish.least, wish.fixed, room)
+        if isinstance(places, Refusal):
+            return left
+        started = {member.slot for member in wish.least}
+        surplus = tuple(member for member in wish.whole if member.slot not in started)
+    if isinstance(places, Refusal):
+        return places
+    return _one_by_one(wish, surplus, places, room)
+
+
+def _together(
+    wish: Wish, members: Sequence[Member], fixed: Sequence[NodeName], room: Room
+) -> list[tuple[Member, NodeName]] | Refusal:
+    alike: dict[tuple[object, ...], list[Member]] = {}
+    for member in members:
+        alike.setdefault((member.task, member.shape, member.allowed), []).append(member)
+    demands = [_demand(room, equals[0], len(equals)) for equals in alike.values()]
+    if not demands:
+        return []
+    snapshot = room.snapshot
+    found = placement.place(
+        room, demands, fixed=snapshot.rows(fixed), required=wish.required, preferred=wish.preferred
+    )
+    if isinstance(found, Refusal):
+        return found
+    found.take(room)
+    return [
+        (member, name)
+        for equals, rows in zip(alike.values(), found.rows, strict=True)
+        for member, row in zip(equals, rows, strict=True)
+        if (name := snapshot.names[row]) is not None
+    ]
+
+
+def _demand(room: Room, member: Member, count: int) -> placement.Demand:
+    allowed = None if member.allowed is None else room.snapshot.mask(member.allowed)
+    return placement.Demand(member.shape, count, member.task, allowed)
+
+
+def _one_by_one(
+    wish: Wish, surplus: Sequence[Member], places: list[tuple[Member, NodeName]], room: Room
+) -> Plan:
+    left: dict[tuple[object, ...], Refusal] = {}
+    for member in surplus:
+        alike = (member.shape, member.allowed)
+        if alike in left:
+            continue
+        found = _together(wish, (member,), (*wish.fixed, *(node for _, node in places)), room)
+        if isinstance(found, Refusal):
+            left[alike] = found
+        else:
+            places += found
+    return Plan(tuple(places), next(iter(left.values()), None))

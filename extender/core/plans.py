@@ -1,0 +1,229 @@
+"""Making, moving and revoking plans: the changes to ledger and group records that a decision consists of.
+
+Takes a group's record and the cycle's room, changes the ledger, and gives effects; must not choose
+which group's turn it is (engine) nor how members are placed (planning, placement).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from extender.core import leading, messages, planning
+from extender.core.feasibility import Facts
+from extender.core.ids import NodeName, PodUid
+from extender.core.ledger import Ledger, Reservation, Slot
+from extender.core.messages import Effect
+from extender.core.model import Hold, Pod
+from extender.core.planning import Entry, Member, Plan, Wish
+from extender.core.reasons import Reason, Refusal
+from extender.core.snapshot import Room
+from extender.core.world import World
+
+
+class Plans:
+    """The ledger and what may be done to it. `holds` is the gate's newest list of held calls."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.ledger = Ledger(world.nodes)
+        self.holds: Mapping[PodUid, Hold] = {}
+        #: nominated uids whose clearing has not been confirmed yet
+        self._clearing: set[PodUid] = set()
+
+    def reset(self) -> None:
+        """Forget all plans; what the gate holds stays known."""
+        self.ledger = Ledger(self._world.nodes)
+        self._clearing.clear()
+
+    def make(self, entry: Entry, room: Room, now: float) -> Refusal | None:
+        """Give the group what it wants of the room; the refusal that remains, if any.
+
+        Members that cannot be placed beside those planned before may still fit all together elsewhere: as
+        long as none of the planned ones is held at the gate, the whole plan is made anew.
+        """
+        wish = planning.wish_of(self._world, self.ledger, entry, now)
+        if not isinstance(wish, Wish):
+            return wish
+        self._free(entry, room, expected_only=True)
+        outcome = planning.fulfil(wish, room)
+        if isinstance(outcome, Refusal):
+            return self.remake(entry, room, now) if self._movable(entry) else outcome
+        self._reserve(entry, outcome, now)
+        return outcome.left
+
+    def remake(self, entry: Entry, room: Room, now: float) -> Refusal | None:
+        """Plan the whole group anew, as if none of it were planned; the old plan stays if that fails."""
+        before = self._free(entry, room, expected_only=False)
+        wish = planning.wish_of(self._world, self.ledger, entry, now)
+        outcome = planning.fulfil(wish, room) if isinstance(wish, Wish) else wish
+        if isinstance(outcome, Plan):
+            self._reserve(entry, outcome, now)
+            return outcome.left
+        self._restore(before, room)
+        return outcome
+
+    def move(self, entry: Entry, pod: Pod, room: Room) -> bool:
+        """Plan one member anew within the nodes offered to it, beside its siblings; False if impossible."""
+        old = self.ledger.release(Slot(pod.uid))
+        assert old is not None, f"{pod.uid} has no plan to move"
+        room.give_back(self._row(old), old.request)
+        outcome = planning.fulfil(self._alone(entry, old), room)
+        if isinstance(outcome, Refusal):
+            self._restore([old], room)
+            return False
+        self._reserve(entry, outcome, entry.planned_at or 0.0)
+        return True
+
+    def lead(self, entry: Entry, nominate: bool, now: float) -> Iterator[Effect]:
+        """Effects that bring kube-scheduler to the plan; each is given once."""
+        for slot, reservation in self.ledger.of_group(entry.key).items():
+            pod = self._world.pods.get(PodUid(slot))
+            if pod is not None:
+                yield from leading.lead(entry, pod, reservation.node, nominate, now)
+
+    def lead_one(self, entry: Entry, pod: Pod, nominate: bool, now: float) -> Iterator[Effect]:
+        """The same for one member that has a plan."""
+        reservation = self.ledger.get(Slot(pod.uid))
+        assert reservation is not None, f"{pod.uid} has no plan"
+        yield from leading.lead(entry, pod, reservation.node, nominate, now)
+
+    def revoke(self, entry: Entry) -> Iterator[Effect]:
+        """Give up the group's plan. What the scheduler may still act on is counted until that is undone."""
+        withdrawn = []
+        for slot in list(self.ledger.of_group(entry.key)):
+            uid = PodUid(slot)
+            pod = self._world.pods.get(uid)
+            cleared = list(leading.unlead(entry, pod)) if pod is not None else []
+            if uid in self.holds or cleared:
+                self.ledger.linger(slot)
+            else:
+                self.ledger.release(slot)
+            if uid in self.holds:
+                withdrawn.append(uid)
+            if cleared:
+                self._clearing.add(uid)
+                yield from cleared
+        entry.led.clear()
+        entry.planned_at = None
+        if withdrawn:
+            yield messages.Withdraw(tuple(withdrawn))
+
+    def cleared(self, uid: PodUid) -> bool:
+        """A nomination was cleared in the API; True when room became free by it."""
+        self._clearing.discard(uid)
+        return self.settle(uid)
+
+    def settle(self, uid: PodUid) -> bool:
+        """Stop counting a lingering reservation that nobody can act on any more; True when one went."""
+        if Slot(uid) not in self.ledger.lingering() or uid in self.holds or uid in self._clearing:
+            return False
+        return self.ledger.release(Slot(uid)) is not None
+
+    def forget(self, uid: PodUid) -> bool:
+        """The pod is bound, ended or gone: whatever it held is over. True when it held something."""
+        self._clearing.discard(uid)
+        return self.ledger.release(Slot(uid)) is not None
+
+    def lingers(self, entry: Entry) -> bool:
+        """True while a revoked plan of this group is still being undone."""
+        lingering = self.ledger.lingering()
+        return bool(lingering) and any(r.group == entry.key for r in lingering.values())
+
+    def claim(self, pod: Pod) -> bool:
+        """Let a new member take the room kept for an expected one of its task and shape."""
+        plan = self.ledger.of_group(pod.group)
+        for slot, reservation in plan.items():
+            if reservation.expected and reservation.task == pod.task and reservation.shape == pod.shape:
+                self.ledger.claim(slot, Slot(pod.uid))
+                return True
+        return False
+
+    def adopt(self, pod: Pod, node: NodeName) -> bool:
+        """Take over a placement found in the cluster (a hold, a nomination), if the node has the room."""
+        row = self._world.nodes.row_of.get(node)
+        request = self._world.request_row(pod)
+        if row is None:
+            return False
+        self.ledger.fit()
+        nodes, width = self._world.nodes, len(request)
+        free = nodes.allocatable[row] - nodes.used[row] - self.ledger.reserved[row]
+        if (free[:width] < request).any():
+            return False
+        slot = Slot(pod.uid)
+        self.ledger.reserve(Reservation(slot, pod.group, pod.task, pod.shape, node, request))
+        return True
+
+    def broken(self, suspects: set[NodeName], facts: Facts) -> Iterator[Reservation]:
+        """Release, on these nodes, reservations that the node refuses or has no room for; held ones last."""
+        for name in sorted(suspects):
+            held_last = sorted(
+                self.ledger.on_node(name).values(), key=lambda r: (PodUid(r.slot) in self.holds, r.slot)
+            )
+            for reservation in held_last:
+                mask = facts.mask(reservation.shape.constraints)
+                if mask[self._row(reservation)] and not self.short(reservation):
+                    continue
+                self.ledger.release(reservation.slot)
+                yield reservation
+
+    def unaccounted(self) -> int:
+        """Planned reservations of pods that are not waiting any more."""
+        pods = self._world.pods
+        return sum(
+            1
+            for slot, reservation in self.ledger.planned().items()
+            if not reservation.expected and ((pod := pods.get(PodUid(slot))) is None or not pod.waiting)
+        )
+
+    def short(self, reservation: Reservation) -> bool:
+        """True when the reservation's node has less of something it wants than is promised there."""
+        nodes = self._world.nodes
+        row, width = self._row(reservation), len(reservation.request)
+        free = (nodes.allocatable[row] - nodes.used[row] - self.ledger.reserved[row])[:width]
+        return bool(((free < 0) & (reservation.request > 0)).any())
+
+    def _row(self, reservation: Reservation) -> int:
+        return self._world.nodes.row_of[reservation.node]
+
+    def _movable(self, entry: Entry) -> bool:
+        plan = self.ledger.of_group(entry.key)
+        return bool(plan) and not any(PodUid(slot) in self.holds for slot in plan)
+
+    def _alone(self, entry: Entry, old: Reservation) -> Wish:
+        need = self._world.need(entry.key)
+        levels = (
+            (None, None) if isinstance(need, Refusal) else (need.topology_required, need.topology_preferred)
+        )
+        fixed = tuple(r.node for r in self.ledger.of_group(entry.key).values())
+        member = Member(old.slot, old.task, old.shape, entry.offered.get(PodUid(old.slot)))
+        return Wish((member,), (), (), fixed, *levels)
+
+    def _free(self, entry: Entry, room: Room, expected_only: bool) -> list[Reservation]:
+        freed = [r for r in self.ledger.of_group(entry.key).values() if r.expected or not expected_only]
+        for reservation in freed:
+            self.ledger.release(reservation.slot)
+            room.give_back(self._row(reservation), reservation.request)
+        return freed
+
+    def _restore(self, before: list[Reservation], room: Room) -> None:
+        for reservation in before:
+            if not reservation.expected:
+                self.ledger.reserve(reservation)
+                room.take(self._row(reservation), reservation.request)
+
+    def _reserve(self, entry: Entry, plan: Plan, now: float) -> None:
+        for member, node in plan.places:
+            request = self._world.columns.row(member.shape.request)
+            self.ledger.reserve(
+                Reservation(member.slot, entry.key, member.task, member.shape, node, request, member.expected)
+            )
+        if plan.places:
+            entry.planned_at = now
+
+
+def refused_by_scheduler(entry: Entry) -> Refusal:
+    """The refusal of a plan that kube-scheduler's own checks turned down, with its words."""
+    detail: tuple[tuple[str, str | int], ...] = (("members", len(entry.offered)),)
+    if entry.refused_by:
+        detail += (("message", entry.refused_by[:300]),)
+    return Refusal(Reason.SCHEDULER_REFUSED, detail)

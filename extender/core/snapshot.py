@@ -1,0 +1,166 @@
+"""Free room on every node at one moment, and scratch copies of it to plan on.
+
+Takes the world and what is reserved, gives integer arrays (rows of the node table x resources); must not
+choose anything. A snapshot never changes; a `Room` is the mutable copy of one cycle or one simulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from extender.core import matching
+from extender.core.feasibility import Facts, Feasibility
+from extender.core.ids import NodeName
+from extender.core.matching import Ints, Mask
+from extender.core.model import Shape
+from extender.core.resources import CPU, MEMORY, PODS, Columns, Row
+from extender.core.world import World
+
+Matrix = npt.NDArray[np.int64]
+
+#: resources that any node may have; every other one marks nodes that are worth keeping for who asks for it
+_ORDINARY = (CPU, MEMORY, PODS, "ephemeral-storage")
+_ORDINARY_PREFIXES = ("hugepages-", "attachable-volumes-")
+#: added to the order of nodes that come last; above every amount that a node may have (resources.MAX_AMOUNT)
+_LAST = 2**62
+#: shapes kept in their read form
+_WANTS = 1024
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Want:
+    """A shape in the columns of a snapshot."""
+
+    request: Row
+    #: rows that its constraints leave; shared, not to be changed
+    mask: Mask
+    #: what it asks for, as (column, amount)
+    asked: tuple[tuple[int, int], ...]
+    #: what it asks for that no node has ever had
+    unknown: tuple[tuple[str, int], ...]
+    #: the column of which it asks the largest share of the cluster, and that share; pods count only when
+    #: nothing else is asked for, since they limit and are not demanded
+    dominant: int
+    share: float
+    #: added to the order of nodes, so that those with other extended resources come last; None: no such
+    late: Ints | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """Free room at one moment. `free` may be negative: more is used than there is, so nothing fits."""
+
+    columns: Columns
+    facts: Facts
+    free: Matrix
+    allocatable: Matrix
+    #: sums over all nodes; floats, for comparing shares only
+    totals: npt.NDArray[np.float64]
+    _lates: dict[frozenset[int], Ints | None] = field(default_factory=dict)
+    _wants: dict[Shape, Want] = field(default_factory=dict)
+
+    @classmethod
+    def take(cls, world: World, feasibility: Feasibility, reserved: Matrix | None = None) -> Snapshot:
+        """The room as the world shows it, less what is reserved (an array of any size like `used`)."""
+        table, facts = world.nodes, feasibility.at(world)
+        rows, width = len(table.names), min(len(world.columns), table.used.shape[1])
+        # columns are contiguous, because all sums and comparisons go over many nodes of one resource
+        allocatable = table.allocatable[:rows, :width].copy(order="F")
+        free = allocatable.copy(order="F")
+        free -= table.used[:rows, :width]
+        if reserved is not None:
+            part = reserved[:rows, :width]
+            free[: part.shape[0], : part.shape[1]] -= part
+        return cls(world.columns, facts, free, allocatable, allocatable.sum(axis=0, dtype=np.float64))
+
+    @property
+    def names(self) -> tuple[NodeName | None, ...]:
+        """Node names by row."""
+        return self.facts.roster.names
+
+    @property
+    def row_of(self) -> dict[NodeName, int]:
+        """Rows by node name."""
+        return self.facts.roster.row_of
+
+    def rows(self, names: Iterable[NodeName]) -> list[int]:
+        """Rows of these nodes, in order and with repetitions; unknown names are left out."""
+        row_of = self.row_of
+        return [row_of[name] for name in names if name in row_of]
+
+    def mask(self, names: Iterable[NodeName]) -> Mask:
+        """These nodes as a mask of rows; unknown names are left out."""
+        return matching.name_mask(self.row_of, len(self.free), names)
+
+    def want(self, shape: Shape) -> Want:
+        """The shape in this snapshot's columns."""
+        want = self._wants.get(shape)
+        if want is None:
+            if len(self._wants) >= _WANTS:
+                self._wants.clear()
+            want = self._wants[shape] = self._read(shape)
+        return want
+
+    def _read(self, shape: Shape) -> Want:
+        row, width = self.columns.row(shape.request), self.free.shape[1]
+        amounts = [(self.columns.of(name), name, amount) for name, amount in shape.request]
+        asked = tuple((column, amount) for column, _, amount in amounts if column < width)
+        shares = [(self._share(c, amount), name != PODS, c) for c, name, amount in amounts if c < width]
+        share, _, dominant = max(shares, key=lambda s: (s[1], s[0], -s[2]))
+        return Want(
+            request=row,
+            mask=self.facts.mask(shape.constraints),
+            asked=asked,
+            unknown=tuple((name, amount) for column, name, amount in amounts if column >= width),
+            dominant=dominant,
+            share=share,
+            late=self._late(frozenset(column for column, _ in asked)),
+        )
+
+    def _share(self, column: int, amount: int) -> float:
+        return amount / self.totals[column] if self.totals[column] > 0 else float("inf")
+
+    def _late(self, requested: frozenset[int]) -> Ints | None:
+        if requested not in self._lates:
+            self._lates[requested] = self._find_late(requested)
+        return self._lates[requested]
+
+    def _find_late(self, requested: frozenset[int]) -> Ints | None:
+        others = [
+            column
+            for column, name in enumerate(self.columns.names[: self.free.shape[1]])
+            if column not in requested
+            and name not in _ORDINARY
+            and not name.startswith(_ORDINARY_PREFIXES)
+            and self.totals[column] > 0
+        ]
+        if not others:
+            return None
+        return np.where((self.allocatable[:, others] > 0).any(axis=1), np.int64(_LAST), np.int64(0))
+
+
+class Room:
+    """Free room that is being used up: the scratch of one cycle, or of one simulation."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.free = snapshot.free.copy(order="F")
+
+    def copy(self) -> Room:
+        """A scratch of its own, with what was taken here taken."""
+        twin = Room.__new__(Room)
+        twin.snapshot, twin.free = self.snapshot, self.free.copy(order="F")
+        return twin
+
+    def take(self, row: int, request: Row, count: int = 1) -> None:
+        """Use up the room of `count` pods of this request on a node."""
+        width = min(len(request), self.free.shape[1])
+        self.free[row, :width] -= request[:width] * count
+
+    def give_back(self, row: int, request: Row, count: int = 1) -> None:
+        """Undo `take`, or simulate the absence of pods that run there."""
+        self.take(row, request, -count)

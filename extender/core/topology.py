@@ -1,0 +1,100 @@
+"""Levels and domains: which nodes stand together in the network.
+
+Takes Topology objects and label columns (codes per row), gives paths of level keys and, per row, the
+number of its domain; must not know what free room or requests are.
+
+A domain is the path of label values from the broadest level to its own, since values are unique only
+within their parent. A node that lacks a label on the path is in no domain of that level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from extender.core.model import Topology
+
+Ints = npt.NDArray[np.int64]
+#: label keys from broad to narrow; () stands for the whole cluster
+Keys = tuple[str, ...]
+
+#: is a level of its own even where no Topology names it and no node bears it yet
+HOSTNAME = "kubernetes.io/hostname"
+
+
+class Levels:
+    """The declared levels: the first Topology by name that contains a level gives its path."""
+
+    def __init__(self, topologies: Iterable[Topology] = ()) -> None:
+        self._chains: list[Keys] = [t.levels for t in sorted(topologies, key=lambda t: t.name) if t.levels]
+
+    def chain(self, level: str | None) -> Keys:
+        """All levels of the topology that contains this one; of the first topology for None."""
+        if level is None:
+            return self._chains[0] if self._chains else ()
+        return next((chain for chain in self._chains if level in chain), (level,))
+
+    def path(self, level: str) -> Keys:
+        """The levels from the broadest to this one; an undeclared level stands alone."""
+        chain = self.chain(level)
+        return chain[: chain.index(level) + 1]
+
+    def declared(self, level: str) -> bool:
+        """True when a Topology names the level, or when it needs none."""
+        return level == HOSTNAME or any(level in chain for chain in self._chains)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Domains:
+    """The domains of one level. Numbers follow the order of the paths, so that they break ties."""
+
+    keys: Keys
+    #: per row of the node table the number of its domain, -1 for none
+    ids: Ints
+    paths: tuple[tuple[str, ...], ...]
+    #: rows that are in a domain, domain by domain and by node name inside
+    order: Ints
+    #: where each domain begins in `order`, and at last its length
+    starts: Ints
+
+    def rows(self, domain: int) -> Ints:
+        """Rows of one domain, ordered by node name."""
+        return self.order[self.starts[domain] : self.starts[domain + 1]]
+
+    def sums(self, values: npt.NDArray[np.int64 | np.float64]) -> npt.NDArray[np.int64 | np.float64]:
+        """Sum of a value per row over the rows of each domain."""
+        if not self.paths:
+            return values[:0]
+        return np.add.reduceat(values[self.order], self.starts[:-1])
+
+
+def domains(keys: Keys, columns: Sequence[tuple[Ints, Sequence[str]]], rank: Ints, alive: Ints) -> Domains:
+    """Domains of a path, from one label column (codes per row, values by code) for each of its keys.
+
+    `rank` orders rows by node name; `alive` are the rows that are nodes.
+    """
+    inside = alive
+    for codes, _ in columns:
+        inside = inside[codes[inside] >= 0]
+    group = np.zeros(len(inside), dtype=np.int64)
+    for codes, values in columns:
+        # renumbered at each level, so that the product never leaves int64
+        group = np.unique(group * (len(values) + 1) + codes[inside], return_inverse=True)[1]
+    paths = _paths(columns, inside, group)
+    by_path = sorted(range(len(paths)), key=paths.__getitem__)
+    renumber = np.empty(len(paths), dtype=np.int64)
+    renumber[by_path] = np.arange(len(paths))
+    number = renumber[group]
+    ids = np.full(len(rank), -1, dtype=np.int64)
+    ids[inside] = number
+    order = np.lexsort((rank[inside], number))
+    starts = np.searchsorted(number[order], np.arange(len(paths) + 1))
+    return Domains(keys, ids, tuple(paths[i] for i in by_path), inside[order], starts)
+
+
+def _paths(columns: Sequence[tuple[Ints, Sequence[str]]], inside: Ints, group: Ints) -> list[tuple[str, ...]]:
+    first = inside[np.unique(group, return_index=True)[1]]
+    return [tuple(values[codes[row]] for codes, values in columns) for row in first.tolist()]

@@ -1,0 +1,58 @@
+"""What the verbs may know of the engine's decisions: read at once, without waiting, never changed.
+
+Takes the engine's records, gives look-ups in O(1); must not decide. The records change only inside
+`Engine.handle`, which never awaits, so a handler that does not await between two look-ups sees one state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from extender.core.ids import GroupKey, NodeName, PodUid
+from extender.core.ledger import Slot
+from extender.core.planning import Entry
+from extender.core.plans import Plans
+from extender.core.reasons import Refusal
+from extender.core.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member that the gate wants to bind."""
+
+    uid: PodUid
+    node: NodeName
+
+
+class View:
+    """Look-ups over the engine's newest decisions."""
+
+    def __init__(self, world: World, plans: Plans, entries: Mapping[GroupKey, Entry]) -> None:
+        self._world = world
+        self._plans = plans
+        self._entries = entries
+
+    def planned(self, uid: PodUid) -> NodeName | None:
+        """The node planned for this pod."""
+        reservation = self._plans.ledger.get(Slot(uid))
+        return None if reservation is None else reservation.node
+
+    def refusal(self, uid: PodUid) -> Refusal | None:
+        """Why this pod's group waits; None when it does not, or was not looked at yet."""
+        pod = self._world.pods.get(uid)
+        entry = None if pod is None else self._entries.get(pod.group)
+        return None if entry is None else entry.refusal
+
+    def vetoes(self, members: Iterable[Member]) -> dict[PodUid, str]:
+        """For a release: members that must not be bound, with the reason (design 2, invariant 2)."""
+        found = ((member.uid, self._veto(member)) for member in members)
+        return {uid: veto for uid, veto in found if veto}
+
+    def _veto(self, member: Member) -> str:
+        reservation = self._plans.ledger.get(Slot(member.uid))
+        if reservation is None:
+            return "its plan was revoked"
+        if reservation.node != member.node:
+            return "it is planned on another node"
+        return "its node has no room" if self._plans.short(reservation) else ""

@@ -1,0 +1,83 @@
+"""The engine's effects as writes to the API server.
+
+Takes effects, does their writes, and says by the exception whether trying again may help; must not decide.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+
+from extender.core import messages
+from extender.kube import client, errors, feeds, resources, writes
+from extender.wire import status
+
+COMPONENT = "muster"
+
+
+class Effects:
+    """Writes effects of pods, groups and the list of open queues."""
+
+    def __init__(self, api: client.Api, namespace: str, utc: Callable[[], datetime.datetime]) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._utc = utc
+        self._served: dict[resources.Resource, resources.Served] = {}
+
+    async def write(self, effect: messages.Effect) -> None:
+        """Carry out one effect; errors of extender.kube.errors pass through."""
+        match effect:
+            case messages.Ungate():
+                await writes.ungate(self._api, effect.namespace, effect.name, effect.uid)
+            case messages.Nominate():
+                await writes.nominate(self._api, effect.namespace, effect.name, effect.uid, effect.node)
+            case messages.Wake():
+                await writes.wake(self._api, effect.namespace, effect.name, effect.uid, effect.token)
+            case messages.SetOpenQueues():
+                await writes.put_open_queues(self._api, self._namespace, effect.names)
+            case messages.StateGroup():
+                await self._state_group(effect)
+            case _:
+                raise TypeError(f"no write for {type(effect).__name__}")
+
+    async def _state_group(self, effect: messages.StateGroup) -> None:
+        served = await self._serving(feeds.GROUP_RESOURCES[effect.key.source])
+        if served is None:
+            return
+        path = served.path(effect.key.namespace, effect.key.name)
+        patches = status.patches(effect, f"{self._utc():%Y-%m-%dT%H:%M:%SZ}")
+        if patches.status is not None:
+            body = patches.status | {"metadata": {"uid": effect.uid}}
+            await writes.patch_status(self._api, path, body, strategic=patches.strategic)
+        if patches.annotations is not None:
+            await writes.patch_annotations(self._api, path, effect.uid, patches.annotations)
+        await self._tell(effect, served)
+
+    async def _tell(self, effect: messages.StateGroup, served: resources.Served) -> None:
+        reason, text = status.reason_and_text(effect)
+        involved = {
+            "apiVersion": served.api_version,
+            "kind": "PodGroup",
+            "namespace": effect.key.namespace,
+            "name": effect.key.name,
+            "uid": effect.uid,
+        }
+        kind = "Normal" if effect.refusal is None else "Warning"
+        await writes.create_event(self._api, effect.key.namespace, involved, reason, text, kind, COMPONENT)
+
+    async def _serving(self, resource: resources.Resource) -> resources.Served | None:
+        if resource not in self._served:
+            found = await resources.probe(self._api, resource)
+            if found is None:
+                return None
+            self._served[resource] = found
+        return self._served[resource]
+
+
+def retry_of(error: errors.KubeError) -> float | None:
+    """Seconds after which the same write may succeed; None when it never will."""
+    if isinstance(error, errors.TooManyRequests):
+        return error.retry_after or 0.0
+    if isinstance(error, errors.ServerError | errors.Unreachable | errors.Conflict | errors.Unauthorized):
+        return 0.0
+    return None

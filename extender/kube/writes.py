@@ -1,0 +1,217 @@
+"""The small writes to pods and their surroundings; `bind` has the one that must be proved.
+
+Takes: an Api and plain values. Gives: one write each, and whether it found its object. Must not: retry, or
+touch an object of another uid: names are used again, and a decision about a pod is about that pod.
+
+A write to a pod gives False if the pod is gone or another one has its name. All other failures are
+exceptions.
+"""
+
+import datetime
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from extender.kube import client, errors, resources
+
+QUEUE_GATE = "muster.dev/queue"
+WAKE_ANNOTATION = "muster.dev/wake"
+OPEN_QUEUES = "muster-admission"
+NOTE_LIMIT = 1024
+_PODS = resources.Served(resources.PODS, "v1")
+
+
+async def read_pod(api: client.Api, namespace: str, name: str) -> dict[str, Any] | None:
+    """The pod as the API server has it now; None if there is none."""
+    return await _read_or_none(api, _PODS.path(namespace, name))
+
+
+async def read_group(
+    api: client.Api, served: resources.Served, namespace: str, name: str
+) -> dict[str, Any] | None:
+    """The group object as the API server has it now; None if there is none."""
+    return await _read_or_none(api, served.path(namespace, name))
+
+
+async def ungate(api: client.Api, namespace: str, name: str, uid: str) -> bool:
+    """Remove our scheduling gate and no other; a pod that no longer has it stays as it is."""
+    gates = [{"$patch": "delete", "name": QUEUE_GATE}]
+    return await _patch_pod(api, namespace, name, uid, {"spec": {"schedulingGates": gates}})
+
+
+async def nominate(api: client.Api, namespace: str, name: str, uid: str, node: str | None) -> bool:
+    """Set the pod's nominated node, or clear it with None: it is a reservation inside the scheduler."""
+    return await _patch_pod(
+        api, namespace, name, uid, {"status": {"nominatedNodeName": node}}, subresource="/status"
+    )
+
+
+async def wake(api: client.Api, namespace: str, name: str, uid: str, token: str) -> bool:
+    """Have the scheduler look at a rejected pod again: any change does that, so `token` must differ."""
+    return await post_annotations(api, namespace, name, uid, {WAKE_ANNOTATION: token})
+
+
+async def post_annotations(
+    api: client.Api, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
+) -> bool:
+    """Set annotations of a pod; None removes one."""
+    return await _patch_pod(api, namespace, name, uid, {"metadata": {"annotations": dict(annotations)}})
+
+
+async def set_pod_condition(
+    api: client.Api, namespace: str, name: str, uid: str, condition: Mapping[str, str]
+) -> bool:
+    """Set one condition of a pod, found by its `type`, which must not be one of the kubelet's."""
+    return await _patch_pod(
+        api, namespace, name, uid, {"status": {"conditions": [dict(condition)]}}, subresource="/status"
+    )
+
+
+async def _patch_pod(
+    api: client.Api, namespace: str, name: str, uid: str, patch: dict[str, Any], subresource: str = ""
+) -> bool:
+    """A strategic merge patch that only the pod with `uid` takes."""
+    path = _PODS.path(namespace, name)
+    body = patch | {"metadata": {**patch.get("metadata", {}), "uid": uid}}
+    try:
+        await api.request("PATCH", path + subresource, body=body, content_type=client.STRATEGIC_PATCH)
+    except errors.NotFound:
+        return False
+    except (errors.Conflict, errors.Invalid):
+        if await _is_live(api, namespace, name, uid):
+            raise
+        return False
+    return True
+
+
+class Eviction(enum.StrEnum):
+    """What came of an eviction; the pod's end itself is seen by the watch."""
+
+    ACCEPTED = "accepted"
+    BUDGET = "budget"  # a PodDisruptionBudget refused it
+    GONE = "gone"
+
+
+async def evict(api: client.Api, namespace: str, name: str, uid: str) -> Eviction:
+    """Evict the pod, respecting disruption budgets."""
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+        "deleteOptions": {"preconditions": {"uid": uid}},
+    }
+    try:
+        await api.request("POST", f"{_PODS.path(namespace, name)}/eviction", body=body)
+    except errors.NotFound:
+        return Eviction.GONE
+    except errors.TooManyRequests as error:
+        if "DisruptionBudget" not in error.causes:
+            raise
+        return Eviction.BUDGET
+    except errors.Conflict:
+        if await _is_live(api, namespace, name, uid):
+            raise
+        return Eviction.GONE
+    return Eviction.ACCEPTED
+
+
+async def put_open_queues(api: client.Api, namespace: str, names: Iterable[str]) -> None:
+    """Write the list that the admission policy reads; one write when the ConfigMap exists."""
+    collection = f"/api/v1/namespaces/{resources.quote(namespace)}/configmaps"
+    data = {"open": "\n".join(sorted(set(names)))}
+    try:
+        await _merge(api, f"{collection}/{OPEN_QUEUES}", {"data": data})
+    except errors.NotFound:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": OPEN_QUEUES}, "data": data}
+        await api.request("POST", collection, body=body)
+
+
+async def patch_status(
+    api: client.Api, path: str, patch: Mapping[str, Any], *, strategic: bool = False
+) -> bool:
+    """Merge `patch`, which holds `status` and perhaps metadata.uid, into the object; False if there is none.
+
+    `strategic` merges lists by their keys, as only built-in kinds can.
+    """
+    kind = client.STRATEGIC_PATCH if strategic else client.MERGE_PATCH
+    try:
+        await api.request("PATCH", f"{path}/status", body=patch, content_type=kind)
+    except errors.NotFound:
+        return False
+    return True
+
+
+async def patch_annotations(
+    api: client.Api, path: str, uid: str, annotations: Mapping[str, str | None]
+) -> bool:
+    """Set annotations of an object that is no pod; False if there is none."""
+    try:
+        await _merge(api, path, {"metadata": {"uid": uid, "annotations": dict(annotations)}})
+    except errors.NotFound:
+        return False
+    return True
+
+
+async def create_event(
+    api: client.Api,
+    namespace: str,
+    involved: Mapping[str, str],
+    reason: str,
+    message: str,
+    type_: str,
+    component: str,
+) -> None:
+    """Create an Event about `involved` (apiVersion, kind, namespace, name, uid), of type Normal or Warning.
+
+    `namespace` is that of the object; cluster-scoped ones have their Events in `default`.
+    """
+    where = namespace or "default"
+    body = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"generateName": "muster-", "namespace": where},
+        "eventTime": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "reportingController": component,
+        "reportingInstance": component,
+        "action": reason,
+        "reason": reason,
+        "regarding": dict(involved),
+        "note": cut(message, NOTE_LIMIT),
+        "type": type_,
+    }
+    await api.request("POST", f"/apis/events.k8s.io/v1/namespaces/{resources.quote(where)}/events", body=body)
+
+
+async def version(api: client.Api) -> tuple[int, int]:
+    """Major and minor of the API server; vendors write `37+` for the minor."""
+    content = await api.read("/version")
+    return _number(content.get("major")), _number(content.get("minor"))
+
+
+def cut(text: str, limit: int) -> str:
+    """The text in at most `limit` bytes of UTF-8, which is how the API server counts."""
+    return text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
+
+
+async def _read_or_none(api: client.Api, path: str) -> dict[str, Any] | None:
+    try:
+        return await api.read(path)
+    except errors.NotFound:
+        return None
+
+
+async def _is_live(api: client.Api, namespace: str, name: str, uid: str) -> bool:
+    pod = await read_pod(api, namespace, name)
+    metadata = pod.get("metadata") if pod is not None else None
+    return isinstance(metadata, dict) and metadata.get("uid") == uid
+
+
+async def _merge(api: client.Api, path: str, patch: Mapping[str, Any]) -> None:
+    await api.request("PATCH", path, body=patch, content_type=client.MERGE_PATCH)
+
+
+def _number(value: object) -> int:
+    digits = value.rstrip("+") if isinstance(value, str) else ""
+    if not (digits.isascii() and digits.isdigit()):
+        raise errors.Unreadable(f"version {str(value)[:40]!r}")
+    return int(digits)

@@ -1,0 +1,43 @@
+"""Counts of groups and strays for the metrics, taken at a steady pace.
+
+Takes the engine to read, gives figures; must not change anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Protocol
+
+from extender.core.engine import Engine
+from extender.core.reasons import Reason
+
+PERIOD_SECONDS = 2.0
+
+
+class Metrics(Protocol):
+    """Where the figures go."""
+
+    def groups(self, by_phase: Counter[str], waiting: Counter[Reason]) -> None:
+        """How many groups there are, and why those that wait do."""
+
+    def strays(self, number: int) -> None:
+        """How many strays there are."""
+
+    def ledger_difference(self, number: int) -> None:
+        """On how many pods ledger and watches disagree."""
+
+
+async def take(engine: Engine, metrics: Metrics) -> None:
+    """Count for ever."""
+    while True:
+        await asyncio.sleep(PERIOD_SECONDS)
+        phases: Counter[str] = Counter()
+        waiting: Counter[Reason] = Counter()
+        for entry in engine.entries.values():
+            phases["running" if entry.running else "waiting" if entry.refusal else "starting"] += 1
+            if entry.refusal is not None:
+                waiting[entry.refusal.reason] += 1
+        metrics.groups(phases, waiting)
+        metrics.strays(engine.backlog.strays.total())
+        metrics.ledger_difference(engine.self_check())

@@ -1,0 +1,90 @@
+"""Carries effects out, some at once, those on one object in the order in which they were decided.
+
+Takes effects, gives each to a writer, and its outcome back as an event; must not know what a write is.
+What fails for the moment is tried again with a growing delay; what fails for good comes back with an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable
+
+from extender.core import messages
+from extender.telemetry import logs
+
+LOG = logs.Log(__name__)
+Write = Callable[[messages.Effect], Awaitable[None]]
+
+LANES = 32
+TRIES = 6
+_FIRST_DELAY, _LONGEST_DELAY = 0.05, 2.0
+
+
+class Transient(Exception):
+    """The write may succeed when tried again, after `retry_after` seconds if the other side said so."""
+
+    def __init__(self, text: str, retry_after: float = 0.0) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
+
+
+class Final(Exception):
+    """The write cannot succeed."""
+
+
+class Dispatcher:
+    """Lanes of effects. Effects of one object share a lane, and a lane does one thing at a time."""
+
+    def __init__(self, write: Write, report: Callable[[messages.EffectDone], None]) -> None:
+        self._write = write
+        self._report = report
+        self._lanes: list[asyncio.Queue[tuple[messages.Effect, str]]] = [
+            asyncio.Queue() for _ in range(LANES)
+        ]
+
+    def put(self, effect: messages.Effect, cause: str) -> None:
+        """Queue an effect; never blocks."""
+        self._lanes[zlib.crc32(_subject(effect).encode()) % LANES].put_nowait((effect, cause))
+
+    async def run(self) -> None:
+        """Serve all lanes for ever."""
+        async with asyncio.TaskGroup() as group:
+            for number, lane in enumerate(self._lanes):
+                group.create_task(self._serve(lane), name=f"lane-{number}")
+
+    async def _serve(self, lane: asyncio.Queue[tuple[messages.Effect, str]]) -> None:
+        while True:
+            effect, cause = await lane.get()
+            with logs.caused(cause):
+                error = await self._carry_out(effect)
+                kind, subject = type(effect).__name__, _subject(effect)
+                if error:
+                    LOG.warning("an effect could not be carried out", effect=kind, of=subject, error=error)
+                else:
+                    LOG.debug("effect", effect=kind, of=subject)
+            self._report(messages.EffectDone(effect, error))
+
+    async def _carry_out(self, effect: messages.Effect) -> str:
+        delay, text = _FIRST_DELAY, ""
+        for _ in range(TRIES):
+            try:
+                await self._write(effect)
+            except Final as error:
+                return str(error)
+            except Transient as error:
+                text = str(error)
+                await asyncio.sleep(max(delay, min(error.retry_after, _LONGEST_DELAY)))
+                delay = min(2 * delay, _LONGEST_DELAY)
+            else:
+                return ""
+        return text
+
+
+def _subject(effect: messages.Effect) -> str:
+    match effect:
+        case messages.Ungate() | messages.Nominate() | messages.Wake():
+            return effect.uid
+        case messages.StateGroup():
+            return str(effect.key)
+    return type(effect).__name__

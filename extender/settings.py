@@ -1,0 +1,324 @@
+"""What the two processes are told on their command lines.
+
+Takes: the arguments of a command line and the host's name. Gives: one frozen value per process, of which
+each part goes to whom it concerns. Must not: open connections, read the environment, or let a bad value
+pass: argparse ends the process with status 2 and one line that names the option and how to mend it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import ipaddress
+import os
+import re
+import urllib.parse
+from collections.abc import Callable, Sequence
+from typing import Any
+
+NAMESPACE = "muster-system"
+LEASE = "muster-scheduler"
+EXTENDER_LISTEN = "127.0.0.1:8080"
+GATE_LISTEN = "127.0.0.1:8081"
+NOMINATE_ABOVE_NODES = 1000
+HTTP_TIMEOUT_SECONDS = 600
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("json", "text")
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+class Unusable(Exception):
+    """A setting that proved unusable when it was put to use; the text names the option and the mend."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listen:
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+    @property
+    def loopback(self) -> bool:
+        """True when only processes of this host (or pod) reach it."""
+        return is_loopback(self.host)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tls:
+    """Files in PEM: our certificate, its key, and the authority that signs the other side's certificate."""
+
+    cert: str
+    key: str
+    client_ca: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cluster:
+    """The API server, and our place in it; `kubeconfig` None means the service account of our pod."""
+
+    kubeconfig: str | None
+    context: str | None
+    namespace: str
+    lease: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Logging:
+    """How much is logged, and in which form."""
+
+    level: str
+    format: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExtenderSettings:
+    """All that the extender is told; `gate` is the base URL of the permit gate."""
+
+    cluster: Cluster
+    listen: Listen
+    tls: Tls | None
+    logging: Logging
+    hostname: str
+    gate: str
+    nominate_above_nodes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GateSettings:
+    """All that the permit gate is told; `extender` is the base URL of the extender.
+
+    `http_timeout` is the httpTimeout, in seconds, of the bind entry in the scheduler's configuration.
+    """
+
+    cluster: Cluster
+    listen: Listen
+    tls: Tls | None
+    logging: Logging
+    hostname: str
+    extender: str
+    http_timeout: int
+
+
+def read_extender(argv: Sequence[str], hostname: str) -> ExtenderSettings:
+    """The extender's settings, or the end of the process with a message."""
+    parser = _parser("extender", "Decides which pods may start, where, and says why.", EXTENDER_LISTEN)
+    parser.add_argument(
+        "--gate",
+        type=_base_url,
+        default=f"http://{GATE_LISTEN}",
+        help="base URL of the permit gate (%(default)s)",
+    )
+    parser.add_argument(
+        "--nominate-above-nodes",
+        type=_whole_number(0, 1_000_000),
+        default=NOMINATE_ABOVE_NODES,
+        metavar="NODES",
+        help="with more nodes than this, lead the scheduler by nomination, else by filter (%(default)s)",
+    )
+    told = parser.parse_args(argv)
+    cluster, tls = _cluster(parser, told), _tls(parser, told)
+    _check_peer(parser, "--gate", told.gate, tls)
+    return ExtenderSettings(
+        cluster=cluster,
+        listen=told.listen,
+        tls=tls,
+        logging=Logging(told.log_level, told.log_format),
+        hostname=hostname,
+        gate=told.gate,
+        nominate_above_nodes=told.nominate_above_nodes,
+    )
+
+
+def read_gate(argv: Sequence[str], hostname: str) -> GateSettings:
+    """The permit gate's settings, or the end of the process with a message."""
+    parser = _parser("permit_gate", "Holds bind calls until a whole group can be bound.", GATE_LISTEN)
+    parser.add_argument(
+        "--extender",
+        type=_base_url,
+        default=f"http://{EXTENDER_LISTEN}",
+        help="base URL of the extender (%(default)s)",
+    )
+    parser.add_argument(
+        "--http-timeout",
+        type=_whole_number(5, 3600),
+        default=HTTP_TIMEOUT_SECONDS,
+        metavar="SECONDS",
+        help="httpTimeout of the bind entry in the scheduler's configuration (%(default)s)",
+    )
+    told = parser.parse_args(argv)
+    cluster, tls = _cluster(parser, told), _tls(parser, told)
+    _check_peer(parser, "--extender", told.extender, tls)
+    return GateSettings(
+        cluster=cluster,
+        listen=told.listen,
+        tls=tls,
+        logging=Logging(told.log_level, told.log_format),
+        hostname=hostname,
+        extender=told.extender,
+        http_timeout=told.http_timeout,
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """True for a loopback address or `localhost`; any other name may resolve to anything, so it is false."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _parser(module: str, description: str, listen: str) -> argparse.ArgumentParser:
+    """The options that both processes have."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description, allow_abbrev=False)
+    add = parser.add_argument
+    add(
+        "--kubeconfig", type=_readable_file, metavar="FILE", help="reach the API server by it (else as a pod)"
+    )
+    add("--context", type=_given, metavar="NAME", help="context of the kubeconfig (its current one)")
+    add("--namespace", type=_name(_LABEL, 63), default=NAMESPACE, help="namespace of Muster (%(default)s)")
+    add(
+        "--lease",
+        type=_name(_SUBDOMAIN, 253),
+        default=LEASE,
+        help="the scheduler's Lease there (%(default)s)",
+    )
+    add(
+        "--listen",
+        type=_listen,
+        default=_listen(listen),
+        metavar="HOST:PORT",
+        help=f"address to serve on ({listen})",
+    )
+    add("--tls-cert", type=_readable_file, metavar="FILE", help="serve TLS with this certificate")
+    add("--tls-key", type=_readable_file, metavar="FILE", help="the certificate's key")
+    add(
+        "--client-ca",
+        type=_readable_file,
+        metavar="FILE",
+        help="authority that signs the certificates of clients",
+    )
+    add("--log-level", choices=LOG_LEVELS, default="info", help="least severity that is logged (%(default)s)")
+    add(
+        "--log-format",
+        choices=LOG_FORMATS,
+        default="json",
+        help="one JSON object or one text a line (%(default)s)",
+    )
+    return parser
+
+
+# --- rules over more than one option ---------------------------------------------------------------
+
+
+def _cluster(parser: argparse.ArgumentParser, told: argparse.Namespace) -> Cluster:
+    if told.context is not None and told.kubeconfig is None:
+        parser.error("--context: there is no kubeconfig that has it; add --kubeconfig FILE")
+    return Cluster(told.kubeconfig, told.context, told.namespace, told.lease)
+
+
+def _tls(parser: argparse.ArgumentParser, told: argparse.Namespace) -> Tls | None:
+    files = {"--tls-cert": told.tls_cert, "--tls-key": told.tls_key, "--client-ca": told.client_ca}
+    missing = [option for option, file in files.items() if file is None]
+    if not missing:
+        return Tls(told.tls_cert, told.tls_key, told.client_ca)
+    if len(missing) < len(files):
+        parser.error(f"{missing[0]}: is missing; TLS needs all of {', '.join(files)}")
+    if not told.listen.loopback:
+        parser.error(
+            f"--listen: {told.listen.host} can be reached from other hosts, who could then bind pods; "
+            f"add {', '.join(files)}, or listen on 127.0.0.1"
+        )
+    return None
+
+
+def _check_peer(parser: argparse.ArgumentParser, option: str, url: str, tls: Tls | None) -> None:
+    """The other process is trusted with what it says, so it is on this host or proves who it is."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        parser.error(
+            f"{option}: {parts.hostname} is another host and http is open; use https://, or a loopback one"
+        )
+    if parts.scheme == "https" and tls is None:
+        parser.error(f"{option}: https needs a certificate to show; add --tls-cert, --tls-key, --client-ca")
+
+
+# --- single values ---------------------------------------------------------------------------------
+
+
+def _given(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; give a value, or leave the option out")
+    return text
+
+
+def _readable_file(text: str) -> str:
+    if not os.path.isfile(_given(text)):
+        raise argparse.ArgumentTypeError(f"there is no file {text!r}; give the path of an existing one")
+    if not os.access(text, os.R_OK):
+        raise argparse.ArgumentTypeError(f"{text!r} may not be read by this user; mend its permissions")
+    return text
+
+
+def _name(pattern: re.Pattern[str], limit: int) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if len(text) > limit or not pattern.fullmatch(text):
+            raise argparse.ArgumentTypeError(
+                f"{text[:limit]!r} is no name that Kubernetes accepts; "
+                f"use at most {limit} of a-z, 0-9 and '-', with a letter or digit at both ends"
+            )
+        return text
+
+    return check
+
+
+def _whole_number(least: int, most: int) -> Callable[[str], int]:
+    def check(text: str) -> int:
+        digits = text.isascii() and text.isdigit() and len(text) <= 18
+        if not digits or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(
+                f"{text[:32]!r} is not usable; give a whole number from {least} to {most}"
+            )
+        return int(text)
+
+    return check
+
+
+def _listen(text: str) -> Listen:
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise argparse.ArgumentTypeError(f"{text!r} is ambiguous; write an IPv6 address as [::1]:8080")
+    if not (colon and host):
+        raise argparse.ArgumentTypeError(f"{text!r} is not host:port; write it like {EXTENDER_LISTEN}")
+    return Listen(host, _whole_number(1, 65535)(port))
+
+
+def _base_url(text: str) -> str:
+    parts = _split_url(text)
+    extras: tuple[Any, ...] = (
+        parts.query,
+        parts.fragment,
+        parts.username,
+        parts.password,
+        parts.path.strip("/"),
+    )
+    if parts.scheme not in ("http", "https") or not parts.hostname or any(extras):
+        raise argparse.ArgumentTypeError(
+            f"{parts.scheme}://... is no base URL; write scheme, host and port only, like http://{EXTENDER_LISTEN}"
+        )
+    return text.rstrip("/")
+
+
+def _split_url(text: str) -> urllib.parse.SplitResult:
+    try:
+        parts = urllib.parse.urlsplit(text)
+        _ = parts.port  # raises when it is no number of a port
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"not a URL: {error}; write it like http://{EXTENDER_LISTEN}"
+        ) from error
+    return parts

@@ -1,0 +1,100 @@
+"""TLS in which both sides show a certificate.
+
+Takes: the three files. Gives: SSL contexts; that of a server follows the files when they are renewed. Must
+not: accept a client without a certificate of the authority, or stop serving because renewed files are broken.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from typing import Any
+
+from extender import settings
+from extender.telemetry import logs
+
+LOG = logs.Log(__name__)
+
+_Stamp = tuple[tuple[int, int, int], ...]
+
+
+def server_context(files: settings.Tls) -> ssl.SSLContext:
+    """A context for a server, or settings.Unusable. Each new connection gets the files as they are then."""
+    return _Renewed(files).context
+
+
+def client_context(files: settings.Tls) -> ssl.SSLContext:
+    """A context for calls to the other process, which is shown the same certificate, or settings.Unusable."""
+    return _load(files, ssl.PROTOCOL_TLS_CLIENT)
+
+
+class _Renewed:
+    """Exchanges the context at the beginning of a handshake when the files changed.
+
+    A context cannot forget an authority, so the whole context is exchanged. Certificates are renewed while
+    the process lives, and a restart would drop the calls that are held.
+    """
+
+    def __init__(self, files: settings.Tls) -> None:
+        self._files = files
+        self._seen = _stamp(files)
+        self._newest = _load(files, ssl.PROTOCOL_TLS_SERVER)
+        self.context = _load(files, ssl.PROTOCOL_TLS_SERVER)
+        # called for clients that name no server, too
+        self.context.sni_callback = self._exchange
+
+    def _exchange(self, connection: Any, _name: str | None, _context: ssl.SSLContext) -> None:
+        # three stat calls, and at a change three small files, on the event loop: less than a handshake costs
+        stamp = _stamp(self._files)
+        if stamp != self._seen:
+            self._seen = stamp
+            self._renew()
+        connection.context = self._newest
+
+    def _renew(self) -> None:
+        try:
+            self._newest = _load(self._files, ssl.PROTOCOL_TLS_SERVER)
+        except settings.Unusable as error:
+            LOG.warning("renewed TLS files cannot be used; the old ones stay in use", error=error)
+        else:
+            LOG.info("renewed TLS files are in use")
+
+
+def _load(files: settings.Tls, protocol: ssl._SSLMethod) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    if protocol == ssl.PROTOCOL_TLS_SERVER:
+        # a resumed session would not be checked against a renewed authority
+        context.num_tickets = 0
+    try:
+        context.load_cert_chain(files.cert, files.key, password=_no_password)
+    except (OSError, ValueError) as error:
+        raise settings.Unusable(
+            f"--tls-cert, --tls-key: {error}; give a certificate and its own key, without a password, in PEM"
+        ) from error
+    try:
+        context.load_verify_locations(files.client_ca)
+    except (OSError, ValueError) as error:
+        raise settings.Unusable(
+            f"--client-ca: {error}; give the certificate of an authority in PEM"
+        ) from error
+    return context
+
+
+def _no_password() -> str:
+    """Keeps OpenSSL from asking for one at the terminal."""
+    raise ValueError("the key has a password")
+
+
+def _stamp(files: settings.Tls) -> _Stamp:
+    """What tells one state of the files from another; a file that is missing for a moment is a state, too."""
+    return tuple(_stamp_of(name) for name in (files.cert, files.key, files.client_ca))
+
+
+def _stamp_of(name: str) -> tuple[int, int, int]:
+    try:
+        found = os.stat(name)
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_mtime_ns, found.st_ino, found.st_size)

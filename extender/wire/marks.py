@@ -1,0 +1,130 @@
+"""What the metadata of a pod says of its group, its task and its queue.
+
+Takes a decoded pod, gives keys; must not judge whether the objects named exist.
+"""
+
+from __future__ import annotations
+
+import re
+
+from extender.core.ids import GroupKey, QueueName, Source, TaskName
+from extender.core.model import Declared
+from extender.wire.fields import Object, Reader
+
+QUEUE_LABEL = "muster.dev/queue"
+GROUP_LABEL = "muster.dev/pod-group"
+TASK_LABEL = "muster.dev/task"
+SCHEDULER_PLUGINS_LABEL = "scheduling.x-k8s.io/pod-group"
+VOLCANO_GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
+VOLCANO_TASK_ANNOTATION = "volcano.sh/task-spec"
+MIN_MEMBER_ANNOTATION = "muster.dev/min-member"
+EXPECTED_DURATION_ANNOTATION = "muster.dev/expected-duration-seconds"
+PREEMPTIBLE_ANNOTATION = "muster.dev/preemptible"
+TOPOLOGY_REQUIRED_ANNOTATION = "muster.dev/topology-required"
+TOPOLOGY_PREFERRED_ANNOTATION = "muster.dev/topology-preferred"
+
+#: labels in which controllers state a pod's role: Kubeflow (new, then old names), JobSet
+ROLE_LABELS = (
+    "training.kubeflow.org/replica-type",
+    "training.kubeflow.org/job-role",
+    "replica-type",
+    "tf-replica-type",
+    "pytorch-replica-type",
+    "jobset.sigs.k8s.io/replicatedjob-name",
+)
+#: LeaderWorkerSet numbers the pods of a replica; 0 leads
+WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
+
+MAX_MEMBERS = 100_000
+MAX_SECONDS = 2**31 - 1
+_NOTHING = Declared()
+_DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+def group_of(
+    reader: Reader, namespace: str, uid: str, spec: Object, labels: Object, notes: Object
+) -> GroupKey:
+    """The group that the pod's marks name, in the order of `Source`; without one the pod alone."""
+    if spec.get("schedulingGroup") is not None:
+        native = reader.mapping(spec, "schedulingGroup", "spec.schedulingGroup")
+        name = reader.text(native, "podGroupName", "spec.schedulingGroup.podGroupName")
+        if name:
+            return GroupKey(Source.NATIVE, namespace, name)
+    for parent, key, source in (
+        (labels, SCHEDULER_PLUGINS_LABEL, Source.SCHEDULER_PLUGINS),
+        (notes, VOLCANO_GROUP_ANNOTATION, Source.VOLCANO),
+        (labels, GROUP_LABEL, Source.MUSTER),
+    ):
+        if key in parent:
+            name = reader.text(parent, key, key)
+            if name:
+                return GroupKey(source, namespace, name)
+    return GroupKey(Source.POD, namespace, uid)
+
+
+def task_of(reader: Reader, labels: Object, notes: Object) -> TaskName:
+    """The task that the pod says it belongs to, else the name that is empty."""
+    for parent, key in ((labels, TASK_LABEL), (notes, VOLCANO_TASK_ANNOTATION)):
+        if key in parent:
+            return TaskName(reader.text(parent, key, key))
+    for key in ROLE_LABELS:
+        if key in labels:
+            return TaskName(reader.text(labels, key, key))
+    if WORKER_INDEX_LABEL in labels:
+        index = reader.text(labels, WORKER_INDEX_LABEL, WORKER_INDEX_LABEL)
+        return TaskName("leader" if index == "0" else "worker")
+    return TaskName("")
+
+
+def queue_of(reader: Reader, labels: Object) -> QueueName | None:
+    """The queue that a label names."""
+    return QueueName(reader.text(labels, QUEUE_LABEL, QUEUE_LABEL)) or None
+
+
+def declared_of(reader: Reader, notes: Object) -> Declared:
+    """What the annotations of a member say of its group."""
+    if not any(map(notes.__contains__, _DECLARATIONS)):
+        return _NOTHING
+    return Declared(
+        min_member=_written_integer(reader, notes, MIN_MEMBER_ANNOTATION, MAX_MEMBERS),
+        expected_duration=_written_integer(reader, notes, EXPECTED_DURATION_ANNOTATION, MAX_SECONDS),
+        preemptible=_written_flag(reader, notes, PREEMPTIBLE_ANNOTATION),
+        topology_required=_written_level(reader, notes, TOPOLOGY_REQUIRED_ANNOTATION),
+        topology_preferred=_written_level(reader, notes, TOPOLOGY_PREFERRED_ANNOTATION),
+    )
+
+
+def _written_integer(reader: Reader, notes: Object, key: str, high: int) -> int | None:
+    """The integer from 1 that an annotation's text says, else None."""
+    if key not in notes:
+        return None
+    text = notes[key]
+    if isinstance(text, str) and _DIGITS.fullmatch(text) and 1 <= int(text) <= high:
+        return int(text)
+    reader.note(key, text, f"an integer from 1 to {high}")
+    return None
+
+
+def _written_flag(reader: Reader, notes: Object, key: str) -> bool | None:
+    if key not in notes:
+        return None
+    text = notes[key]
+    if text == "true":
+        return True
+    if text == "false":
+        return False
+    reader.note(key, text, "true or false")
+    return None
+
+
+def _written_level(reader: Reader, notes: Object, key: str) -> str | None:
+    return reader.text(notes, key, key) or None if key in notes else None
+
+
+_DECLARATIONS = (
+    MIN_MEMBER_ANNOTATION,
+    EXPECTED_DURATION_ANNOTATION,
+    PREEMPTIBLE_ANNOTATION,
+    TOPOLOGY_REQUIRED_ANNOTATION,
+    TOPOLOGY_PREFERRED_ANNOTATION,
+)

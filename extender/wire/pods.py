@@ -1,0 +1,85 @@
+"""A pod from its JSON object.
+
+Takes decoded JSON of core/v1 Pod, gives a Pod; must not raise for a pod that has a name and a uid: what
+is wrong with it goes into `problems`, with safe values in its place (a bad amount counts as nothing: no
+node admits such a pod).
+"""
+
+from __future__ import annotations
+
+from extender.core.ids import NodeName, PodUid
+from extender.core.model import Owner, Pod
+from extender.wire import constraints, marks, requests
+from extender.wire.fields import Object, Reader, metadata
+
+_MAX_PRIORITY = 2**31 - 1
+_DEFAULT_SCHEDULER = "default-scheduler"
+
+
+def decode_pod(obj: object) -> Pod:
+    """The pod that the object describes; DecodeError when it has no name or uid."""
+    meta = metadata(obj, "name", "uid")
+    assert isinstance(obj, dict)
+    reader = Reader()
+    spec = reader.mapping(obj, "spec", "spec")
+    status = reader.mapping(obj, "status", "status")
+    labels = reader.mapping(meta, "labels", "metadata.labels")
+    notes = reader.mapping(meta, "annotations", "metadata.annotations")
+    namespace = reader.text(meta, "namespace", "metadata.namespace") or "default"
+    bound_at, rejection = _scheduled(reader, status)
+    shape = constraints.shape_of(reader, spec, requests.pod_request(reader, spec, status))
+    return Pod(
+        uid=PodUid(meta["uid"]),
+        namespace=namespace,
+        name=meta["name"],
+        shape=shape,
+        group=marks.group_of(reader, namespace, meta["uid"], spec, labels, notes),
+        scheduler=reader.text(spec, "schedulerName", "spec.schedulerName") or _DEFAULT_SCHEDULER,
+        node=NodeName(reader.text(spec, "nodeName", "spec.nodeName")) or None,
+        nominated=NodeName(reader.text(status, "nominatedNodeName", "status.nominatedNodeName")) or None,
+        phase=reader.text(status, "phase", "status.phase") or "Pending",
+        terminating=meta.get("deletionTimestamp") is not None,
+        gates=_gates(reader, spec),
+        priority=reader.integer(spec, "priority", "spec.priority", -_MAX_PRIORITY - 1, _MAX_PRIORITY) or 0,
+        task=marks.task_of(reader, labels, notes),
+        queue=marks.queue_of(reader, labels),
+        declared=marks.declared_of(reader, notes),
+        owner=_owner(reader, meta),
+        created=reader.time(meta, "creationTimestamp", "metadata.creationTimestamp") or 0.0,
+        bound_at=bound_at,
+        rejection=rejection,
+        problems=tuple(reader.problems),
+    )
+
+
+def _scheduled(reader: Reader, status: Object) -> tuple[float | None, str]:
+    """When the pod was bound, and what the scheduler said when it was not."""
+    for condition in reader.objects(status, "conditions", "status.conditions"):
+        if condition.get("type") == "PodScheduled":
+            path = "status.conditions[PodScheduled]"
+            if condition.get("status") == "True":
+                return reader.time(condition, "lastTransitionTime", path), ""
+            if condition.get("status") == "False" and condition.get("reason") == "Unschedulable":
+                return None, reader.text(condition, "message", path)
+    return None, ""
+
+
+def _gates(reader: Reader, spec: Object) -> tuple[str, ...]:
+    if not spec.get("schedulingGates"):
+        return ()
+    gates = reader.objects(spec, "schedulingGates", "spec.schedulingGates")
+    return tuple(reader.text(gate, "name", "spec.schedulingGates.name") for gate in gates)
+
+
+def _owner(reader: Reader, meta: Object) -> Owner | None:
+    if not meta.get("ownerReferences"):
+        return None
+    path = "metadata.ownerReferences"
+    for owner in reader.objects(meta, "ownerReferences", path):
+        if owner.get("controller") is True:
+            return Owner(
+                reader.text(owner, "kind", path),
+                reader.text(owner, "name", path),
+                reader.text(owner, "uid", path),
+            )
+    return None

@@ -1,0 +1,330 @@
+"""Free room, feasibility of nodes and domains of levels, against tables, oracles and their own history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from extender.core import messages
+from extender.core.feasibility import Facts, Feasibility
+from extender.core.ids import NodeName
+from extender.core.model import Constraints, Expression, Node, Taint, Term, Toleration
+from extender.core.snapshot import Room, Snapshot
+from extender.core.topology import Domains, Levels
+from extender.core.world import World
+from tests import oracles, strategies
+from tests.builders import (
+    GPU,
+    bound,
+    gpu_node,
+    make_node,
+    make_pod,
+    make_room,
+    make_shape,
+    make_topology,
+    make_world,
+    show,
+)
+
+
+def fitting(facts: Facts, constraints: Constraints) -> set[str]:
+    """Names of the nodes that the mask leaves."""
+    mask = facts.mask(constraints)
+    return {str(name) for name, fits in zip(facts.roster.names, mask, strict=True) if fits}
+
+
+def label(key: str, operator: str, *values: str) -> Constraints:
+    """Constraints of one label expression."""
+    return Constraints(affinity=(Term((Expression(key, operator, values),)),))
+
+
+def name_field(operator: str, *values: str) -> Constraints:
+    """Constraints of one expression on the name."""
+    return Constraints(affinity=(Term((), (Expression("metadata.name", operator, values),)),))
+
+
+def tolerating(key: str, operator: str = "Exists", value: str = "", effect: str = "") -> Constraints:
+    """Constraints of one toleration."""
+    return Constraints(tolerations=(Toleration(key, operator, value, effect),))
+
+
+NODES = [
+    make_node("big", labels={"zone": "a", "mem": "80"}),
+    make_node("small", labels={"zone": "b", "mem": "-5"}),
+    make_node("bare"),
+    make_node("odd", labels={"zone": "", "mem": "8_0"}),
+    make_node("tainted", taints=(Taint("gpu", "yes", "NoSchedule"), Taint("x", "", "PreferNoSchedule"))),
+    make_node("leaving", taints=(Taint("gpu", "no", "NoExecute"),)),
+    make_node("cordoned", unschedulable=True),
+    make_node("dark", ready=False),
+]
+PLAIN = {"big", "small", "bare", "odd"}
+
+MATCHING = {
+    "no constraints leave what is ready, not cordoned and without hard taints": (Constraints(), PLAIN),
+    "a selector wants the label with that value": (Constraints((("zone", "a"),)), {"big"}),
+    "a selector for the empty value does not match a missing label": (Constraints((("zone", ""),)), {"odd"}),
+    "In": (label("zone", "In", "a", "b"), {"big", "small"}),
+    "NotIn also takes nodes without the label": (label("zone", "NotIn", "a"), {"small", "bare", "odd"}),
+    "Exists": (label("zone", "Exists"), {"big", "small", "odd"}),
+    "DoesNotExist": (label("zone", "DoesNotExist"), {"bare"}),
+    "Gt compares integers": (label("mem", "Gt", "9"), {"big"}),
+    "Lt compares negative integers": (label("mem", "Lt", "0"), {"small"}),
+    "Gt of no integer cannot be parsed": (label("mem", "Gt", "many"), set()),
+    "In without values cannot be parsed": (label("zone", "In"), set()),
+    "NotIn without values cannot be parsed": (label("zone", "NotIn"), set()),
+    "Exists with values cannot be parsed": (label("zone", "Exists", "a"), set()),
+    "an unknown operator matches nothing": (label("zone", "Near", "a"), set()),
+    "affinity without terms matches nothing": (Constraints(affinity=()), set()),
+    "an empty term matches nothing": (Constraints(affinity=(Term(()),)), set()),
+    "terms are alternatives": (
+        Constraints(
+            affinity=(
+                Term(()),
+                Term((Expression("zone", "In", ("a",)),)),
+                Term((Expression("zone", "DoesNotExist", ()),)),
+            )
+        ),
+        {"big", "bare"},
+    ),
+    "expressions of a term hold together": (
+        Constraints(affinity=(Term((Expression("zone", "Exists", ()), Expression("mem", "Lt", ("9",)))),)),
+        {"small"},
+    ),
+    "selector and affinity hold together": (
+        replace(label("mem", "Exists"), selector=(("zone", "b"),)),
+        {"small"},
+    ),
+    "a field names one node": (name_field("In", "bare"), {"bare"}),
+    "a field excludes one node": (name_field("NotIn", "bare"), PLAIN - {"bare"}),
+    "two names in a field cannot be parsed": (name_field("In", "bare", "big"), set()),
+    "an unknown field is empty": (
+        Constraints(affinity=(Term((), (Expression("metadata.uid", "NotIn", ("u",)),)),)),
+        PLAIN,
+    ),
+    "a named node that is not ready stays out": (name_field("In", "dark"), set()),
+    "Equal tolerates the taint of that value": (tolerating("gpu", "Equal", "yes"), PLAIN | {"tainted"}),
+    "no operator means Equal": (tolerating("gpu", "", "no"), PLAIN | {"leaving"}),
+    "Exists tolerates any value": (tolerating("gpu"), PLAIN | {"tainted", "leaving"}),
+    "a toleration may be for one effect": (
+        tolerating("gpu", effect="NoExecute"),
+        PLAIN | {"leaving"},
+    ),
+    "Exists without key tolerates everything": (
+        tolerating(""),
+        PLAIN | {"tainted", "leaving", "cordoned"},
+    ),
+    "a cordon is tolerated like its taint": (
+        tolerating("node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule"),
+        PLAIN | {"cordoned"},
+    ),
+    "a cordon is no NoExecute taint": (tolerating("", "Exists", "", "NoExecute"), PLAIN | {"leaving"}),
+    "an unknown operator tolerates nothing": (tolerating("gpu", "Gt", "1"), PLAIN),
+}
+
+
+@pytest.mark.parametrize("case", MATCHING, ids=str)
+def test_constraints_leave_the_nodes_that_kubernetes_would(case: str) -> None:
+    constraints, expected = MATCHING[case]
+    assert fitting(Feasibility().at(make_world(*NODES)), constraints) == expected
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_masks_agree_with_the_oracle_through_any_history_of_nodes(data: st.DataObject) -> None:
+    world, feasibility = World(), Feasibility()
+    constraints = data.draw(st.lists(strategies.constraints, min_size=1, max_size=3))
+    nodes: dict[str, Node] = {}
+    for _ in range(data.draw(st.integers(1, 6))):
+        for name in data.draw(st.lists(st.sampled_from(("n0", "n1", "n2", "n3")), max_size=3)):
+            if name in nodes and data.draw(st.booleans()):
+                del nodes[name]
+                world.apply(messages.NodeGone(NodeName(name)))
+            else:
+                nodes[name] = data.draw(strategies.odd_nodes(name))
+                show(world, [nodes[name]])
+        facts = feasibility.at(world)
+        for wanted in constraints:
+            expected = {name for name, node in nodes.items() if oracles.accepts(wanted, node)}
+            assert fitting(facts, wanted) == expected
+
+
+def test_facts_stay_the_same_object_while_only_pods_come_and_go() -> None:
+    world, feasibility = make_world(make_node("a"), make_node("b")), Feasibility()
+    before = feasibility.at(world)
+    show(world, [make_pod("p", node="a"), replace(make_node("b"), allocatable=(("pods", 3),))])
+    assert feasibility.at(world) is before
+
+
+def test_an_old_version_keeps_its_answers() -> None:
+    world, feasibility = make_world(make_node("a", labels={"zone": "x"})), Feasibility()
+    wanted, other = Constraints((("zone", "x"),)), Constraints((("zone", "y"),))
+    before = feasibility.at(world)
+    before.mask(wanted)
+    show(world, [make_node("a", labels={"zone": "y"}), make_node("b", labels={"zone": "x"})])
+    after = feasibility.at(world)
+    assert (fitting(before, wanted), fitting(before, other)) == ({"a"}, set())
+    assert (fitting(after, wanted), fitting(after, other)) == ({"b"}, {"a"})
+
+
+def test_values_of_nodes_that_are_gone_do_not_pile_up() -> None:
+    world, feasibility = make_world(make_node("a", labels={"rev": "0"})), Feasibility()
+    for n in range(1000):
+        show(world, [make_node("a", labels={"rev": str(n)})])
+        facts = feasibility.at(world)
+        assert fitting(facts, Constraints((("rev", str(n)),))) == {"a"}
+        assert len(facts.label("rev").values) < 200
+
+
+# --- free room -----------------------------------------------------------------------------------------
+
+
+def free_of(snapshot: Snapshot, node: str) -> dict[str, int]:
+    """Free amounts of a node by resource."""
+    row = snapshot.free[snapshot.row_of[NodeName(node)]]
+    return dict(zip(snapshot.columns.names, row.tolist(), strict=False))
+
+
+def test_free_is_allocatable_less_pods_of_any_scheduler_less_what_is_reserved() -> None:
+    world = make_world(
+        gpu_node("a"),
+        make_node("b"),
+        make_pod("p", {"cpu": 500, GPU: 2}, node="a"),
+        make_pod("q", {"cpu": 250}, node="a", scheduler="default-scheduler"),
+    )
+    reserved = np.zeros((1, 2), dtype=np.int64)
+    reserved[0, 0] = 1000
+    free = free_of(Snapshot.take(world, Feasibility(), reserved), "a")
+    assert (free["cpu"], free["pods"], free[GPU]) == (96_000 - 750 - 1000, 108, 6)
+
+
+def test_an_overcommitted_node_is_negative() -> None:
+    world = make_world(make_node("a", {"cpu": 100}), make_pod("p", {"cpu": 300}, node="a"))
+    assert free_of(Snapshot.take(world, Feasibility()), "a")["cpu"] == -200
+
+
+def test_a_snapshot_does_not_follow_the_world() -> None:
+    world = make_world(make_node("a"))
+    snapshot = Snapshot.take(world, Feasibility())
+    show(world, [make_pod("p", {"cpu": 300}, node="a"), make_node("a", {"cpu": 1}), make_node("b")])
+    assert free_of(snapshot, "a")["cpu"] == 8000
+    assert snapshot.names == ("a",)
+
+
+def test_a_room_is_used_up_and_given_back_without_its_snapshot_or_its_copies() -> None:
+    room = make_room(gpu_node("a"))
+    request = room.snapshot.want(make_shape({"cpu": 1000, GPU: 1})).request
+    copy = room.copy()
+    room.take(0, request, 3)
+    assert room.free[0, 0] == 93_000
+    room.give_back(0, request)
+    assert room.free[0, 0] == 94_000
+    assert copy.free[0, 0] == room.snapshot.free[0, 0] == 96_000
+
+
+def test_the_dominant_resource_is_the_largest_share_of_the_cluster_and_pods_only_when_alone() -> None:
+    snapshot = make_room(gpu_node("a"), make_node("b", {"cpu": 1000})).snapshot
+    names = snapshot.columns.names
+
+    def dominant(**request: int) -> str:
+        return names[snapshot.want(make_shape(request)).dominant]
+
+    assert dominant(cpu=96_000, memory=1) == "cpu"
+    assert names[snapshot.want(make_shape({"cpu": 1, GPU: 1})).dominant] == GPU
+    assert dominant(cpu=1) == "cpu"
+    assert dominant() == "pods"
+
+
+def test_a_resource_that_no_node_ever_had_is_unknown() -> None:
+    want = make_room(make_node("a")).snapshot.want(make_shape({"example.com/fpga": 2, "cpu": 1}))
+    assert want.unknown == (("example.com/fpga", 2),)
+
+
+# --- levels and domains --------------------------------------------------------------------------------
+
+
+def where(domains: Domains, names: tuple[NodeName | None, ...]) -> dict[str, tuple[str, ...]]:
+    """The path of each node that is in a domain."""
+    return {
+        str(name): domains.paths[number]
+        for name, number in zip(names, domains.ids.tolist(), strict=True)
+        if number >= 0
+    }
+
+
+def test_a_domain_is_the_path_and_a_node_that_lacks_a_label_on_it_is_in_none() -> None:
+    facts = make_room(
+        make_topology("block", "rack"),
+        make_node("a", labels={"block": "b1", "rack": "r1"}),
+        make_node("b", labels={"block": "b2", "rack": "r1"}),
+        make_node("c", labels={"rack": "r1"}),
+        make_node("d", labels={"block": "b2"}),
+        make_node("e", labels={"block": "b2", "rack": "r1"}),
+    ).snapshot.facts
+    racks = facts.domains(facts.levels.path("rack"))
+    names = facts.roster.names
+    assert where(racks, names) == {"a": ("b1", "r1"), "b": ("b2", "r1"), "e": ("b2", "r1")}
+    assert [names[row] for row in racks.rows(1)] == ["b", "e"]
+    assert set(where(facts.domains(facts.levels.path("block")), names)) == {"a", "b", "d", "e"}
+    assert set(where(facts.domains(()), names)) == set("abcde")
+
+
+@pytest.mark.parametrize(
+    ("level", "path"),
+    [
+        ("rack", ("block", "rack")),
+        ("block", ("block",)),
+        ("host", ("zone", "rack", "host")),
+        ("else", ("else",)),
+    ],
+    ids=["narrow", "broad", "in the second topology", "in none"],
+)
+def test_a_level_has_the_path_of_the_first_topology_that_contains_it(
+    level: str, path: tuple[str, ...]
+) -> None:
+    levels = Levels(
+        [make_topology("zone", "rack", "host", name="b"), make_topology("block", "rack", name="a")]
+    )
+    assert levels.path(level) == path
+
+
+def test_levels_are_known_when_declared_borne_by_a_node_or_the_host_name() -> None:
+    facts = make_room(make_topology("block"), make_node("a", labels={"zone": "z"})).snapshot.facts
+    known = [
+        level for level in ("block", "zone", "kubernetes.io/hostname", "rack") if facts.knows_level(level)
+    ]
+    assert known == ["block", "zone", "kubernetes.io/hostname"]
+
+
+def test_a_topology_that_comes_changes_or_goes_changes_the_levels_of_the_next_facts() -> None:
+    world, feasibility = make_world(make_node("a")), Feasibility()
+    seen = [feasibility.at(world).levels.path("rack")]
+    for levels in (("block", "rack"), ("spine", "rack")):
+        show(world, [make_topology(*levels)])
+        seen.append(feasibility.at(world).levels.path("rack"))
+    world.apply(messages.TopologyGone("network"))
+    seen.append(feasibility.at(world).levels.path("rack"))
+    assert seen == [("rack",), ("block", "rack"), ("spine", "rack"), ("rack",)]
+
+
+@given(strategies.small_nodes())
+def test_domains_agree_with_the_oracle(nodes: list[Node]) -> None:
+    facts = make_room(make_topology(), *nodes).snapshot.facts
+    for keys in ((), ("block",), ("block", "rack")):
+        domains = facts.domains(keys)
+        found = {path: domains.rows(n).tolist() for n, path in enumerate(domains.paths)}
+        assert found == oracles.domains(nodes, keys)
+        assert list(domains.paths) == sorted(domains.paths)
+        sums = domains.sums(np.arange(len(nodes)))
+        assert sums.tolist() == [sum(found[path]) for path in domains.paths]
+
+
+def test_rooms_share_nothing_with_the_world() -> None:
+    world = make_world(make_node("a"))
+    room = Room(Snapshot.take(world, Feasibility()))
+    room.take(0, room.snapshot.want(make_shape()).request)
+    assert world.nodes.used[0].sum() == 0

@@ -1,0 +1,262 @@
+"""The small writes: what exactly is sent, and what each answer means."""
+
+import datetime
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import kube_stub
+import pytest
+from kube_stub import fail, ok, pod
+
+from extender.kube import client, errors, lease, resources, writes
+
+POD = "/api/v1/namespaces/ns/pods/p"
+STRATEGIC = "application/strategic-merge-patch+json"
+MERGE = "application/merge-patch+json"
+Write = Callable[[client.Api], Awaitable[bool]]
+
+PATCHES: dict[str, tuple[Write, str, dict[str, Any]]] = {
+    "ungate removes our gate only": (
+        lambda api: writes.ungate(api, "ns", "p", "u"),
+        POD,
+        {
+            "metadata": {"uid": "u"},
+            "spec": {"schedulingGates": [{"$patch": "delete", "name": "muster.dev/queue"}]},
+        },
+    ),
+    "nominate sets the node": (
+        lambda api: writes.nominate(api, "ns", "p", "u", "n"),
+        f"{POD}/status",
+        {"metadata": {"uid": "u"}, "status": {"nominatedNodeName": "n"}},
+    ),
+    "nominate with None clears it": (
+        lambda api: writes.nominate(api, "ns", "p", "u", None),
+        f"{POD}/status",
+        {"metadata": {"uid": "u"}, "status": {"nominatedNodeName": None}},
+    ),
+    "wake changes one annotation": (
+        lambda api: writes.wake(api, "ns", "p", "u", "t7"),
+        POD,
+        {"metadata": {"uid": "u", "annotations": {"muster.dev/wake": "t7"}}},
+    ),
+    "annotations are set and removed": (
+        lambda api: writes.post_annotations(api, "ns", "p", "u", {"a": "b", "c": None}),
+        POD,
+        {"metadata": {"uid": "u", "annotations": {"a": "b", "c": None}}},
+    ),
+    "a condition is found by its type": (
+        lambda api: writes.set_pod_condition(api, "ns", "p", "u", {"type": "muster.dev/X", "status": "True"}),
+        f"{POD}/status",
+        {
+            "metadata": {"uid": "u"},
+            "status": {"conditions": [{"type": "muster.dev/X", "status": "True"}]},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("write", "path", "body"), PATCHES.values(), ids=PATCHES.keys())
+async def test_a_patch_of_a_pod_is_for_its_uid(
+    api: client.Api, stub: kube_stub.Stub, write: Write, path: str, body: dict[str, Any]
+) -> None:
+    stub.on("PATCH", path, ok({}))
+    assert await write(api)
+    (asked,) = stub.asked
+    assert (asked.path, asked.body, asked.headers["Content-Type"]) == (path, body, STRATEGIC)
+
+
+GONE: dict[str, list[tuple[str, Any]]] = {
+    "404": [("PATCH", fail(404))],
+    "409, another uid": [("PATCH", fail(409)), ("GET", ok(pod("p", uid="v")))],
+    "422, another uid": [("PATCH", fail(422)), ("GET", ok(pod("p", uid="v")))],
+    "409, then not there": [("PATCH", fail(409)), ("GET", fail(404))],
+}
+
+
+@pytest.mark.parametrize("answers", GONE.values(), ids=GONE.keys())
+async def test_a_patch_of_a_pod_that_is_gone_is_false(
+    api: client.Api, stub: kube_stub.Stub, answers: list[tuple[str, Any]]
+) -> None:
+    for verb, answer in answers:
+        stub.on(verb, POD, answer)
+    assert not await writes.ungate(api, "ns", "p", "u")
+
+
+@pytest.mark.parametrize(("code", "want"), [(409, errors.Conflict), (422, errors.Invalid)])
+async def test_a_refusal_of_a_live_pod_is_an_error(
+    api: client.Api, stub: kube_stub.Stub, code: int, want: type[Exception]
+) -> None:
+    stub.on("PATCH", POD, fail(code))
+    stub.on("GET", POD, ok(pod("p", uid="u")))
+    with pytest.raises(want):
+        await writes.ungate(api, "ns", "p", "u")
+
+
+EVICTIONS: dict[str, tuple[Any, Any, str]] = {
+    "201 is accepted": (ok({}, 201), None, "accepted"),
+    "404 is gone": (fail(404), None, "gone"),
+    "a budget refuses": (fail(429, causes=[{"reason": "DisruptionBudget"}]), None, "budget"),
+    "409, another uid: gone": (fail(409), ok(pod("p", uid="v")), "gone"),
+}
+
+
+@pytest.mark.parametrize(("post", "get", "want"), EVICTIONS.values(), ids=EVICTIONS.keys())
+async def test_an_eviction_is_for_one_uid(
+    api: client.Api, stub: kube_stub.Stub, post: Any, get: Any, want: str
+) -> None:
+    stub.on("POST", f"{POD}/eviction", post)
+    if get is not None:
+        stub.on("GET", POD, get)
+    assert await writes.evict(api, "ns", "p", "u") == want
+    assert stub.asked[0].body["deleteOptions"] == {"preconditions": {"uid": "u"}}
+
+
+async def test_a_throttled_eviction_is_not_a_budget(api: client.Api, stub: kube_stub.Stub) -> None:
+    stub.on("POST", f"{POD}/eviction", fail(429))
+    with pytest.raises(errors.TooManyRequests):
+        await writes.evict(api, "ns", "p", "u")
+
+
+MAPS = "/api/v1/namespaces/mine/configmaps"
+
+
+async def test_open_queues_are_sorted_and_written_once(api: client.Api, stub: kube_stub.Stub) -> None:
+    stub.on("PATCH", f"{MAPS}/muster-admission", ok({}))
+    await writes.put_open_queues(api, "mine", ["b", "a", "b"])
+    (asked,) = stub.asked
+    assert (asked.body, asked.headers["Content-Type"]) == ({"data": {"open": "a\nb"}}, MERGE)
+
+
+async def test_a_missing_admission_map_is_created(api: client.Api, stub: kube_stub.Stub) -> None:
+    stub.on("PATCH", f"{MAPS}/muster-admission", fail(404))
+    stub.on("POST", MAPS, ok({}, 201))
+    await writes.put_open_queues(api, "mine", [])
+    assert stub.asked[1].body["metadata"] == {"name": "muster-admission"}
+    assert stub.asked[1].body["data"] == {"open": ""}
+
+
+async def test_status_and_annotations_of_other_objects(api: client.Api, stub: kube_stub.Stub) -> None:
+    path = resources.Served(resources.POD_GROUPS, "v1alpha1").path("ns", "g")
+    assert path == "/apis/muster.dev/v1alpha1/namespaces/ns/podgroups/g"
+    stub.on("PATCH", f"{path}/status", ok({}), fail(404))
+    stub.on("PATCH", path, ok({}), fail(404))
+    assert await writes.patch_status(api, path, {"status": {"phase": "Running"}})
+    assert not await writes.patch_status(api, path, {"status": {"phase": "Running"}})
+    assert await writes.patch_annotations(api, path, "u", {"muster.dev/why": "x"})
+    assert not await writes.patch_annotations(api, path, "u", {"muster.dev/why": "x"})
+    assert stub.asked[2].body == {"metadata": {"uid": "u", "annotations": {"muster.dev/why": "x"}}}
+
+
+async def test_an_event_is_complete_and_bounded(api: client.Api, stub: kube_stub.Stub) -> None:
+    stub.on("POST", "/apis/events.k8s.io/v1/namespaces/default/events", ok({}, 201))
+    involved = {"apiVersion": "muster.dev/v1alpha1", "kind": "Queue", "name": "q", "uid": "u"}
+    await writes.create_event(api, "", involved, "Closed", "ü" * 2000, "Normal", "muster-extender")
+    body = stub.asked[0].body
+    assert body["regarding"] == involved
+    assert len(body["note"].encode()) == 1024
+    assert body["reportingController"] == body["reportingInstance"] == "muster-extender"
+    datetime.datetime.strptime(body["eventTime"], "%Y-%m-%dT%H:%M:%S.%f%z")
+
+
+VERSIONS: dict[str, tuple[dict[str, Any], tuple[int, int] | None]] = {
+    "plain": ({"major": "1", "minor": "37"}, (1, 37)),
+    "with a vendor's plus": ({"major": "1", "minor": "34+"}, (1, 34)),
+    "empty": ({"major": "", "minor": ""}, None),
+    "missing": ({}, None),
+    "no number": ({"major": "1", "minor": "x"}, None),
+    "other digits": ({"major": "1", "minor": "٣"}, None),
+}
+
+
+@pytest.mark.parametrize(("content", "want"), VERSIONS.values(), ids=VERSIONS.keys())
+async def test_the_version(
+    api: client.Api, stub: kube_stub.Stub, content: dict[str, Any], want: tuple[int, int] | None
+) -> None:
+    stub.on("GET", "/version", ok(content))
+    if want is None:
+        with pytest.raises(errors.Unreadable):
+            await writes.version(api)
+    else:
+        assert await writes.version(api) == want
+
+
+async def test_live_reads_give_none_for_what_is_not_there(api: client.Api, stub: kube_stub.Stub) -> None:
+    group = resources.Served(resources.NATIVE_POD_GROUPS, "v1beta1")
+    path = "/apis/scheduling.k8s.io/v1beta1/namespaces/ns/podgroups/g"
+    stub.on("GET", path, ok({"metadata": {"name": "g"}}), fail(404))
+    stub.on("GET", POD, fail(404))
+    assert await writes.read_group(api, group, "ns", "g") == {"metadata": {"name": "g"}}
+    assert await writes.read_group(api, group, "ns", "g") is None
+    assert await writes.read_pod(api, "ns", "p") is None
+
+
+NAMES = {
+    "../../secrets": "..%2F..%2Fsecrets",
+    "..": "%2E%2E",
+    ".": "%2E",
+    "a.b": "a.b",
+    "ü?x=1": "%C3%BC%3Fx%3D1",
+}
+
+
+@pytest.mark.parametrize(("name", "want"), NAMES.items())
+def test_a_name_is_one_segment_of_a_path(name: str, want: str) -> None:
+    assert resources.Served(resources.PODS, "v1").path("ns", name) == f"/api/v1/namespaces/ns/pods/{want}"
+
+
+LEASES: dict[str, tuple[Any, lease.Record | None]] = {
+    "held": (
+        ok(
+            {
+                "spec": {
+                    "holderIdentity": "h_1",
+                    "renewTime": "2026-01-01T00:00:00Z",
+                    "leaseDurationSeconds": 15,
+                }
+            }
+        ),
+        lease.Record("h_1", "2026-01-01T00:00:00Z", 15),
+    ),
+    "released": (ok({"spec": {"holderIdentity": None}}), lease.Record("", "", 0)),
+    "odd types": (
+        ok({"spec": {"holderIdentity": 1, "renewTime": [], "leaseDurationSeconds": True}}),
+        lease.Record("", "", 0),
+    ),
+    "no spec": (ok({}), lease.Record("", "", 0)),
+    "none": (fail(404), None),
+}
+
+
+@pytest.mark.parametrize(("answer", "want"), LEASES.values(), ids=LEASES.keys())
+async def test_a_lease_is_read_as_it_stands(
+    api: client.Api, stub: kube_stub.Stub, answer: Any, want: lease.Record | None
+) -> None:
+    stub.on("GET", "/apis/coordination.k8s.io/v1/namespaces/mine/leases/muster-scheduler", answer)
+    assert await lease.read_lease(api, "mine", "muster-scheduler") == want
+
+
+def _rows(*plurals: str) -> Any:
+    return ok({"resources": [{"name": plural} for plural in plurals]})
+
+
+async def test_discovery_takes_the_preferred_version_that_has_the_resource(
+    api: client.Api, stub: kube_stub.Stub
+) -> None:
+    stub.on("GET", "/apis/scheduling.k8s.io/v1", _rows("priorityclasses"))
+    stub.on("GET", "/apis/scheduling.k8s.io/v1beta1", _rows("podgroups", "podgroups/status"))
+    stub.on("GET", "/apis/scheduling.x-k8s.io/v1alpha1", fail(404))
+    stub.on("GET", "/apis/scheduling.volcano.sh/v1beta1", ok({"resources": "odd"}))
+    stub.on("GET", "/apis/muster.dev/v1alpha1", _rows("queues", "podgroups"))
+    served = await resources.discover(api)
+    assert [row.collection for row in served] == [
+        "/api/v1/pods",
+        "/api/v1/nodes",
+        "/api/v1/namespaces",
+        "/apis/scheduling.k8s.io/v1beta1/podgroups",
+        "/apis/muster.dev/v1alpha1/podgroups",
+        "/apis/muster.dev/v1alpha1/queues",
+    ]
+
+
+def test_watches_are_not_renewed_together() -> None:
+    assert len({resource.stagger for resource in resources.WATCHED}) >= len(resources.WATCHED) - 2

@@ -1,0 +1,335 @@
+"""The manifests as files: what must agree between them, and what must never stand in them.
+
+Takes manifests/, gives verdicts without a cluster and without kubectl; e2e/test_manifests.py applies them.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+MANIFESTS = pathlib.Path(__file__).resolve().parents[2] / "manifests"
+MINORS = ("1.34", "1.35", "1.36", "1.37")
+SCHEDULER_IMAGE = "registry.k8s.io/kube-scheduler"
+Object = dict[str, Any]
+
+
+def documents(path: pathlib.Path) -> list[Object]:
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def resources(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Every file that a kustomization reaches, folders followed."""
+    kustomization = documents(folder / "kustomization.yaml")[0]
+    for entry in kustomization.get("resources", []) + kustomization.get("components", []):
+        path = (folder / entry).resolve()
+        if path.is_dir():
+            yield from resources(path)
+        else:
+            yield path
+
+
+def objects(folder: pathlib.Path) -> list[Object]:
+    return [document for path in resources(folder) for document in documents(path)]
+
+
+def of_kind(kind: str, folder: pathlib.Path = MANIFESTS) -> list[Object]:
+    return [obj for obj in objects(folder) if obj["kind"] == kind]
+
+
+def pod_spec() -> Object:
+    spec: Object = of_kind("Deployment")[0]["spec"]["template"]["spec"]
+    return spec
+
+
+def container(name: str) -> Object:
+    return next(entry for entry in pod_spec()["containers"] if entry["name"] == name)
+
+
+def flags(name: str) -> dict[str, str]:
+    pairs = [argument.removeprefix("--").partition("=") for argument in container(name)["args"]]
+    return {flag: value for flag, _, value in pairs}
+
+
+def scheduler_config(folder: pathlib.Path = MANIFESTS / "base") -> Object:
+    return documents(folder / "scheduler-config.yaml")[0]
+
+
+# --- kustomizations ----------------------------------------------------------------------------------
+
+
+def test_the_plain_command_applies_the_newest_overlay_and_nothing_else() -> None:
+    assert documents(MANIFESTS / "kustomization.yaml")[0]["resources"] == ["overlays/1.37"]
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_each_overlay_sets_a_scheduler_of_its_own_minor(minor: str) -> None:
+    images = documents(MANIFESTS / "overlays" / minor / "kustomization.yaml")[0]["images"]
+    assert [image["name"] for image in images] == [SCHEDULER_IMAGE]
+    assert re.fullmatch(rf"v{re.escape(minor)}\.\d+", images[0]["newTag"])
+
+
+@pytest.mark.parametrize(
+    ("minor", "served"), [("1.34", False), ("1.35", False), ("1.36", True), ("1.37", True)]
+)
+def test_the_gating_policy_stands_only_where_it_is_served_by_default(minor: str, served: bool) -> None:
+    assert bool(of_kind("MutatingAdmissionPolicy", MANIFESTS / "overlays" / minor)) is served
+
+
+@pytest.mark.parametrize(
+    ("minor", "known"), [("1.34", False), ("1.35", True), ("1.36", True), ("1.37", True)]
+)
+def test_native_gangs_are_switched_off_where_the_scheduler_knows_the_gate(minor: str, known: bool) -> None:
+    overlay = documents(MANIFESTS / "overlays" / minor / "kustomization.yaml")[0]
+    assert ("../../components/no-native-gang" in overlay.get("components", [])) is known
+
+
+def test_every_file_of_base_and_components_is_reached() -> None:
+    reached = set(resources(MANIFESTS)) | {MANIFESTS / "base" / "scheduler-config.yaml"}
+    written = {
+        path
+        for folder in ("base", "components")
+        for path in (MANIFESTS / folder).rglob("*.yaml")
+        if path.name != "kustomization.yaml"
+    }
+    assert written == reached
+
+
+def test_no_object_of_our_own_kinds_is_applied_with_the_definitions() -> None:
+    assert [obj["kind"] for obj in objects(MANIFESTS) if obj["apiVersion"].startswith("muster.dev/")] == []
+
+
+def test_the_list_of_open_queues_is_left_to_the_extender() -> None:
+    assert of_kind("ConfigMap") == []
+
+
+def test_the_scheduler_is_the_only_image_with_a_registry() -> None:
+    text = "".join(path.read_text() for path in MANIFESTS.rglob("*.yaml"))
+    images = set(re.findall(r"image: *(\S+)", text))
+    assert {image for image in images if "/" in image} == {SCHEDULER_IMAGE}
+
+
+# --- the scheduler's configuration and the Deployment ------------------------------------------------
+
+
+def test_filter_and_bind_are_two_extenders_and_neither_can_be_bypassed() -> None:
+    serving, binding = scheduler_config()["extenders"]
+    assert [key for key in serving if key.endswith("Verb")] == ["filterVerb", "prioritizeVerb", "preemptVerb"]
+    assert [key for key in binding if key.endswith("Verb")] == ["bindVerb"]
+    for entry in (serving, binding):
+        assert entry["nodeCacheCapable"] is True
+        assert entry["ignorable"] is False
+        assert "managedResources" not in entry
+    assert serving["httpTimeout"] == "5s"
+    assert serving["weight"] >= 1
+
+
+def test_the_planned_node_is_always_offered_and_nobody_preempts_for_a_single_member() -> None:
+    config = scheduler_config()
+    assert config["percentageOfNodesToScore"] == 100
+    (profile,) = config["profiles"]
+    assert profile["schedulerName"] == "muster"
+    assert profile["plugins"]["postFilter"]["disabled"] == [{"name": "DefaultPreemption"}]
+
+
+def test_extender_gate_and_scheduler_agree_on_addresses_and_on_the_bind_timeout() -> None:
+    serving, binding = scheduler_config()["extenders"]
+    extender, gate = flags("extender"), flags("permit-gate")
+    assert serving["urlPrefix"] == f"http://{extender['listen']}" == gate["extender"]
+    assert binding["urlPrefix"] == f"http://{gate['listen']}" == extender["gate"]
+    assert binding["httpTimeout"] == f"{gate['http-timeout']}s" == "600s"
+    for name, listen in (("extender", extender["listen"]), ("permit-gate", gate["listen"])):
+        host, _, port = listen.partition(":")
+        assert host == "127.0.0.1"
+        for probe in ("readinessProbe", "livenessProbe"):
+            assert f"'{host}', {port}," in container(name)[probe]["exec"]["command"][2]
+
+
+def test_everything_that_names_the_lease_or_the_namespace_names_the_same() -> None:
+    election = scheduler_config()["leaderElection"]
+    roles = {role["metadata"]["name"]: role["rules"] for role in of_kind("Role")}
+    assert election["leaderElect"] is True
+    assert (
+        roles["muster-kube-scheduler"][0]["resourceNames"]
+        == [election["resourceName"]]
+        == ["muster-scheduler"]
+    )
+    assert election["resourceNamespace"] == "muster-system"
+    assert flags("extender")["namespace"] == flags("permit-gate")["namespace"] == "muster-system"
+
+
+def test_the_containers_run_with_the_least_that_they_need() -> None:
+    spec = pod_spec()
+    assert [entry["name"] for entry in spec["containers"]] == ["kube-scheduler", "extender", "permit-gate"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for entry in spec["containers"]:
+        assert entry["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert entry["imagePullPolicy"] == "IfNotPresent"
+        assert set(entry["resources"]["requests"]) == {"cpu", "memory"}
+        assert "memory" in entry["resources"]["limits"]
+        assert {"readinessProbe", "livenessProbe"} <= set(entry)
+
+
+def test_the_deployment_starts_without_itself_and_survives_a_drain() -> None:
+    spec = pod_spec()
+    assert of_kind("Deployment")[0]["spec"]["replicas"] == 2
+    assert spec["schedulerName"] == "default-scheduler"
+    assert spec["priorityClassName"] == "system-cluster-critical"
+    assert of_kind("PodDisruptionBudget")[0]["spec"]["minAvailable"] == 1
+
+
+def test_scheduler_leaves_before_the_gate_and_the_gate_before_the_extender() -> None:
+    naps = [
+        entry.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+        for entry in (container("kube-scheduler"), container("permit-gate"), container("extender"))
+    ]
+    assert naps == sorted(set(naps))
+    assert naps[-1] + 30 <= pod_spec()["terminationGracePeriodSeconds"]
+
+
+def test_the_scoring_example_differs_from_the_base_in_its_profile_and_weight_only() -> None:
+    example, base = scheduler_config(MANIFESTS / "examples" / "muster-score"), scheduler_config()
+    assert example["profiles"].pop() == {"schedulerName": "muster-score"}
+    assert example["extenders"][0].pop("weight") > base["extenders"][0].pop("weight")
+    assert example == base
+
+
+# --- rights ------------------------------------------------------------------------------------------
+
+
+def rules() -> list[Object]:
+    return [rule for kind in ("Role", "ClusterRole") for obj in of_kind(kind) for rule in obj["rules"]]
+
+
+def test_no_rule_has_a_wildcard_or_reaches_secrets_or_the_rights_themselves() -> None:
+    for rule in rules():
+        for words in (rule["apiGroups"], rule["resources"], rule["verbs"]):
+            assert not [word for word in words if "*" in word], rule
+        assert "secrets" not in rule["resources"], rule
+        assert "rbac.authorization.k8s.io" not in rule["apiGroups"], rule
+        assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"]), rule
+
+
+def test_every_binding_gives_a_role_that_exists_to_our_account_only() -> None:
+    named = {
+        (obj["kind"], obj["metadata"]["name"]) for kind in ("Role", "ClusterRole") for obj in of_kind(kind)
+    }
+    stock = {
+        ("ClusterRole", "system:kube-scheduler"),
+        ("ClusterRole", "system:volume-scheduler"),
+        ("Role", "extension-apiserver-authentication-reader"),
+    }
+    bound = set()
+    for kind in ("RoleBinding", "ClusterRoleBinding"):
+        for obj in of_kind(kind):
+            bound.add((obj["roleRef"]["kind"], obj["roleRef"]["name"]))
+            assert obj["subjects"] == [
+                {"kind": "ServiceAccount", "name": "muster", "namespace": "muster-system"}
+            ]
+    for_users = {("ClusterRole", "muster-edit"), ("ClusterRole", "muster-view")}
+    assert bound == (named - for_users) | stock
+
+
+# --- policies and definitions ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"])
+def test_a_broken_policy_stops_nobody_and_foreign_pods_are_left_out_first(kind: str) -> None:
+    (policy,) = of_kind(kind)
+    assert policy["spec"]["failurePolicy"] == "Ignore"
+    assert policy["spec"]["matchConditions"][0]["name"] == "scheduler-is-muster"
+    (binding,) = of_kind(f"{kind}Binding")
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+
+
+def schema_nodes(schema: Object, path: str, asked: bool) -> Iterator[tuple[str, Object, bool]]:
+    """Every node of a schema, its path, and whether it is what users write (spec)."""
+    yield path, schema, asked
+    for name, child in schema.get("properties", {}).items():
+        yield from schema_nodes(child, f"{path}.{name}", asked or name == "spec")
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from schema_nodes(schema[key], f"{path}[]", asked)
+
+
+def all_schema_nodes() -> list[Any]:
+    found = []
+    for definition in of_kind("CustomResourceDefinition"):
+        for version in definition["spec"]["versions"]:
+            root = version["schema"]["openAPIV3Schema"]
+            for path, node, asked in schema_nodes(root, definition["spec"]["names"]["kind"], False):
+                if asked:
+                    found.append(pytest.param(node, id=path))
+    return found
+
+
+@pytest.mark.parametrize("node", all_schema_nodes())
+def test_everything_that_users_write_is_bounded(node: Object) -> None:
+    kind = node.get("type")
+    if kind == "string":
+        assert "maxLength" in node or "enum" in node
+    if kind == "integer":
+        assert {"minimum", "maximum"} <= set(node)
+    if kind == "array":
+        assert "maxItems" in node
+    if "additionalProperties" in node:
+        assert "maxProperties" in node
+    if node.get("x-kubernetes-int-or-string"):
+        assert {"minimum", "maxLength", "pattern"} <= set(node)
+
+
+def test_the_definitions_are_the_three_of_the_design_with_status_and_short_names() -> None:
+    found = {}
+    for definition in of_kind("CustomResourceDefinition"):
+        spec = definition["spec"]
+        (version,) = spec["versions"]
+        assert version["name"] == "v1alpha1"
+        assert version["subresources"] == {"status": {}}
+        assert version["additionalPrinterColumns"]
+        found[spec["names"]["kind"]] = (spec["scope"], spec["names"].get("shortNames", []))
+    assert found == {
+        "Queue": ("Cluster", ["mq"]),
+        "PodGroup": ("Namespaced", ["mpg"]),
+        "Topology": ("Cluster", []),
+    }
+
+
+# --- the rest ----------------------------------------------------------------------------------------
+
+
+def test_kind_has_one_control_plane_and_four_workers() -> None:
+    (config,) = documents(MANIFESTS / "kind" / "kind.yaml")
+    assert [node["role"] for node in config["nodes"]] == ["control-plane"] + 4 * ["worker"]
+
+
+def test_the_uninstall_command_is_plain_sh() -> None:
+    script = MANIFESTS / "uninstall.sh"
+    assert script.read_text().startswith("#!/bin/sh\n")
+    subprocess.run(["sh", "-n", str(script)], check=True)
+    assert script.stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["--purge", "now"]])
+def test_the_uninstall_command_refuses_what_it_does_not_know_and_touches_nothing(
+    arguments: list[str],
+) -> None:
+    done = subprocess.run(
+        [str(MANIFESTS / "uninstall.sh"), *arguments],
+        env={"KUBECTL": "false", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"unknown argument: {arguments[-1]}" in done.stderr

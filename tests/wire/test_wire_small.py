@@ -1,0 +1,118 @@
+"""Topologies, queues, namespaces, leases and the list of open queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wire_objects import table
+
+from extender.core.model import Lease, Queue, Topology
+from extender.wire import objects
+
+
+def named(**fields: Any) -> dict:
+    return {"metadata": {"name": "x"}} | fields
+
+
+def test_topology() -> None:
+    assert objects.decode_topology(named(spec={"levels": ["block", "rack"]})) == Topology(
+        "x", ("block", "rack")
+    )
+
+
+@pytest.mark.parametrize("levels", [None, [], "rack", [""], ["a", "a"], ["a", 3], [{"nodeLabel": "a"}]])
+def test_a_topology_without_sound_levels_is_refused(levels: object) -> None:
+    with pytest.raises(objects.DecodeError, match=r"spec\.levels"):
+        objects.decode_topology(named(spec={"levels": levels}))
+
+
+@table(
+    "spec, want",
+    {
+        "nothing said": ({}, Queue("x")),
+        "a parent": ({"parent": "root"}, Queue("x", parent="root")),
+        "closed": ({"state": "Closed"}, Queue("x", closed=True)),
+        "open": ({"state": "Open"}, Queue("x")),
+        "its own parent": (
+            {"parent": "x"},
+            Queue("x", problems=("spec.parent: 'x' is not another queue",)),
+        ),
+        "a state unknown": (
+            {"state": "Ajar"},
+            Queue("x", problems=("spec.state: 'Ajar' is not Open or Closed",)),
+        ),
+        "a parent that is a list": (
+            {"parent": ["a"]},
+            Queue("x", problems=("spec.parent: ['a'] is not a text",)),
+        ),
+    },
+)
+def test_queue(spec: dict, want: Queue) -> None:
+    assert objects.decode_queue(named(spec=spec)) == want
+
+
+@table(
+    "labels, want",
+    {
+        "a queue": ({"muster.dev/queue": "team-a"}, ("x", "team-a")),
+        "none": ({"a": "b"}, ("x", None)),
+        "no labels": (None, ("x", None)),
+        "a number": ({"muster.dev/queue": 3}, ("x", None)),
+    },
+)
+def test_namespace(labels: Any, want: tuple) -> None:
+    assert objects.decode_namespace({"metadata": {"name": "x", "labels": labels}}) == want
+
+
+@table(
+    "spec, want",
+    {
+        "held": (
+            {"holderIdentity": "host_1", "renewTime": "2026-01-01T00:00:00.5Z", "leaseDurationSeconds": 30},
+            Lease("host_1", "2026-01-01T00:00:00.5Z", 30.0),
+        ),
+        "given up": ({"holderIdentity": "", "leaseDurationSeconds": 1}, Lease("", "", 1.0)),
+        "empty": ({}, Lease("", "", 15.0)),
+        "malformed": (
+            {"holderIdentity": 4, "renewTime": [], "leaseDurationSeconds": -1},
+            Lease("", "", 15.0),
+        ),
+    },
+)
+def test_lease(spec: dict, want: Lease) -> None:
+    assert objects.decode_lease(named(spec=spec)) == want
+
+
+@table(
+    "data, want",
+    {
+        "names, one a line": ({"open": "default\nteam-a\n"}, {"default", "team-a"}),
+        "spaces and empty lines": ({"open": " a \r\n\n\nb"}, {"a", "b"}),
+        "an empty text": ({"open": ""}, set()),
+        "no key": ({}, set()),
+        "no data": (None, set()),
+        "not a text": ({"open": ["a"]}, set()),
+    },
+)
+def test_open_queues(data: Any, want: set) -> None:
+    assert objects.decode_open_queues(named(data=data)) == want
+
+
+@settings(deadline=None)
+@given(st.frozensets(st.text("abcxyz-.", min_size=1, max_size=10)))
+def test_open_queues_come_back_as_they_went(names: frozenset) -> None:
+    text = objects.encode_open_queues(names)
+    assert objects.decode_open_queues({"data": {"open": text}}) == names
+
+
+@pytest.mark.parametrize(
+    "decode",
+    [objects.decode_topology, objects.decode_queue, objects.decode_namespace, objects.decode_lease],
+)
+@pytest.mark.parametrize("obj", [None, 3, {}, {"metadata": []}, {"metadata": {"name": ""}}])
+def test_an_object_without_a_name_is_refused(decode: Any, obj: object) -> None:
+    with pytest.raises(objects.DecodeError):
+        decode(obj)
