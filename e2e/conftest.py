@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import pathlib
-from collections.abc import Callable, Iterator
+import secrets
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from e2e import objects, waiting
 from e2e.cluster import base, choose, local, manifests, muster, proxy
 
 HERE = pathlib.Path(__file__).parent
+# Names of one run: on a cluster that exists already, another run's may still be going away.
+RUN = secrets.token_hex(2)
 _numbers = itertools.count(1)
 _replicas: list[muster.Replica] = []
 
@@ -31,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     """Attach the ends of the logs to a failure."""
     report: Any = yield
     if report.failed and HERE in item.path.parents:
@@ -48,13 +51,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[base.Cluster]:
     with choose.choose() as chosen:
         if not isinstance(chosen, local.LocalCluster):
             chosen.start_kwok()
-        for crd in objects.foreign_crds():
-            if chosen.kube.find("customresourcedefinitions.apiextensions.k8s.io", crd["metadata"]["name"]) is None:
-                chosen.kube.create(crd)
-        for crd in objects.foreign_crds():
-            version = f"{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}"
-            kind = crd["spec"]["names"]["kind"]
-            waiting.wait_for(lambda v=version, k=kind: chosen.kube.serves(v, k), 20, f"{version} {kind} is served")
+        _serve_foreign_crds(chosen.kube)
         yield chosen
         failed = request.session.testsfailed > 0
         if failed:
@@ -95,9 +92,7 @@ def muster_fixture(_replica: muster.Replica) -> muster.Replica:
 
 
 @pytest.fixture
-def start_replica(
-    cluster: base.Cluster, installed: manifests.Manifests
-) -> Iterator[Callable[..., muster.Replica]]:
+def start_replica(cluster: base.Cluster, installed: manifests.Manifests) -> Iterator[Callable[..., muster.Replica]]:
     """A function that starts another replica with ReplicaOptions and waits until it is ready; ended with the test."""
     with contextlib.ExitStack() as stack:
 
@@ -120,7 +115,7 @@ def api_proxy(cluster: base.Cluster) -> Iterator[proxy.Proxy]:
 @pytest.fixture
 def namespace(kube: kube_module.Kube) -> Iterator[str]:
     """A namespace of this test alone; at the end its pods are removed at once."""
-    name = f"e2e-{next(_numbers)}"
+    name = f"e2e-{RUN}-{next(_numbers)}"
     kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     waiting.wait_for(lambda: kube.find("serviceaccounts", "default", name), 20, f"service account of {name}")
     yield name
@@ -133,10 +128,10 @@ def namespace(kube: kube_module.Kube) -> Iterator[str]:
 def make_nodes(kube: kube_module.Kube) -> Iterator[Callable[..., list[str]]]:
     """A function that creates Ready nodes of this test alone: make_nodes(count, gpus=8, racks=0, **of objects.node).
 
-    They are named n1, n2, ... after a prefix of the test; with racks, node i stands in rack r<i mod racks>.
+    They are named <prefix of the test>-n0, -n1, ...; with racks, node i stands in rack r<i mod racks>.
     """
     made: list[str] = []
-    prefix = f"t{next(_numbers)}"
+    prefix = f"e2e-{RUN}-{next(_numbers)}"
 
     def make(count: int, gpus: int = 8, *, racks: int = 0, **options: Any) -> list[str]:
         first = len(made)
@@ -156,3 +151,21 @@ def make_nodes(kube: kube_module.Kube) -> Iterator[Callable[..., list[str]]]:
 def _not_ready(kube: kube_module.Kube, names: list[str]) -> list[str]:
     ready = {node["metadata"]["name"] for node in kube.list("nodes") if objects.is_ready(node)}
     return [name for name in names if name not in ready]
+
+
+def _serve_foreign_crds(kube: kube_module.Kube) -> None:
+    crds = objects.foreign_crds()
+    for crd in crds:
+        # One that an existing cluster has already is the real one: it stays.
+        if kube.find("customresourcedefinitions.apiextensions.k8s.io", crd["metadata"]["name"]) is None:
+            kube.create(crd)
+    kinds = [
+        (f"{spec['group']}/{spec['versions'][0]['name']}", spec["names"]["kind"])
+        for spec in (crd["spec"] for crd in crds)
+    ]
+    waiting.wait_for(
+        lambda: [kind for kind in kinds if not kube.serves(*kind)],
+        20,
+        "all are served",
+        until=lambda missing: not missing,
+    )

@@ -217,7 +217,9 @@ class Kube:
                 return None
             raise
 
-    def list(self, resource: str, namespace: str | None = None, *, labels: str = "", fields: str = "") -> builtins.list[Object]:
+    def list(
+        self, resource: str, namespace: str | None = None, *, labels: str = "", fields: str = ""
+    ) -> builtins.list[Object]:
         """All objects (of a namespace, matching the selectors)."""
         query = {"labelSelector": labels, "fieldSelector": fields}
         return list(self.request("GET", self.resource(resource).path(namespace), query=query)["items"])
@@ -254,7 +256,13 @@ class Kube:
         return dict(self.request("PUT", path, obj))
 
     def delete(
-        self, resource: str, name: str, namespace: str | None = None, *, grace: int | None = None, missing_ok: bool = True
+        self,
+        resource: str,
+        name: str,
+        namespace: str | None = None,
+        *,
+        grace: int | None = None,
+        missing_ok: bool = True,
     ) -> None:
         """Delete an object; one that is not there is fine unless said otherwise."""
         query = {} if grace is None else {"gracePeriodSeconds": grace}
@@ -264,7 +272,9 @@ class Kube:
             if error.status != 404 or not missing_ok:
                 raise
 
-    def delete_all(self, resource: str, namespace: str | None = None, *, labels: str = "", grace: int | None = None) -> None:
+    def delete_all(
+        self, resource: str, namespace: str | None = None, *, labels: str = "", grace: int | None = None
+    ) -> None:
         """Delete a whole collection (of a namespace)."""
         query: dict[str, Any] = {"labelSelector": labels}
         if grace is not None:
@@ -370,9 +380,7 @@ class AsyncKube:
         path = self.kube.resource(resource).path(namespace, name)
         return dict(await self.request("PATCH", path, patch, content_type=content_type))
 
-    async def delete(
-        self, resource: str, name: str, namespace: str | None = None, *, grace: int | None = None
-    ) -> None:
+    async def delete(self, resource: str, name: str, namespace: str | None = None, *, grace: int | None = None) -> None:
         """Delete an object; one that is not there is fine."""
         query = {} if grace is None else {"gracePeriodSeconds": grace}
         try:

@@ -116,11 +116,8 @@ def pod_group(
     spec: Mapping[str, Any] | None = None,
 ) -> Object:
     """A group object in one of the dialects of GROUP_API; `tasks` (ours and Volcano's) maps a task to its minimum."""
-    body: Object
-    if source == "native":
-        body = {"schedulingPolicy": {"gang": {"minCount": min_member}}}
-    else:
-        body = {"minMember": min_member}
+    native = {"schedulingPolicy": {"gang": {"minCount": min_member}}}
+    body: Object = native if source == "native" else {"minMember": min_member}
     if tasks and source == "muster":
         body["tasks"] = [{"name": task, "minMember": least} for task, least in tasks.items()]
     if tasks and source == "volcano":

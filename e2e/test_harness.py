@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pathlib
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from e2e import objects, waiting
-from e2e.cluster import base, build, manifests, process, proxy, versions
+from e2e.cluster import base, build, choose, local, manifests, process, proxy, versions
 from e2e.cluster.muster import ROLES, Replica, go_seconds
 from e2e.kube import ApiError, AsyncKube, Kube
 
@@ -25,7 +29,7 @@ PINS = {
 }
 
 
-@pytest.mark.parametrize(("module", "package"), PINS)
+@pytest.mark.parametrize(("module", "package"), PINS, ids="-".join)
 def test_the_go_modules_repeat_the_pins(module: str, package: str) -> None:
     text = (build.MODULES / module / "go.mod").read_text()
     assert re.findall(rf"^\s*(?:require )?{re.escape(package)} (v\S+)", text, re.MULTILINE) == [PINS[module, package]]
@@ -36,7 +40,9 @@ def test_the_go_modules_repeat_the_pins(module: str, package: str) -> None:
     [
         pytest.param("", "There is no `go` on PATH", id="no Go at all"),
         pytest.param("echo go1.22.3; echo /go", "The `go` on PATH is go1.22.3", id="a Go that is too old"),
-        pytest.param("echo 'go.mod requires go >= 1.26.0' >&2; exit 1", "requires go >= 1.26.0", id="a Go that refuses go.mod"),
+        pytest.param(
+            "echo 'go.mod requires go >= 1.26.0' >&2; exit 1", "requires go >= 1.26.0", id="a Go that refuses go.mod"
+        ),
     ],
 )
 def test_a_missing_or_old_go_is_named_with_the_mend(
@@ -53,13 +59,89 @@ def test_a_missing_or_old_go_is_named_with_the_mend(
     assert "KUBECONFIG" in str(caught.value)
 
 
+FAKE_GO = """#!/bin/sh
+if [ "$1" = env ]; then echo go1.26.0; echo /goroot; exit; fi
+while [ "$1" != -o ]; do shift; done
+echo "${2##*/.}" >> "$LOG"
+sleep 0.1
+[ -z "$FAIL" ] || { echo the compiler says no >&2; echo half > "$2"; exit 1; }
+echo whole > "$2"
+"""
+
+
+@pytest.fixture
+def fake_go(tmp_path: pathlib.Path) -> pathlib.Path:
+    program = tmp_path / "go"
+    program.write_text(FAKE_GO)
+    program.chmod(0o755)
+    return tmp_path
+
+
+def _run_build(folder: pathlib.Path, **more: str) -> subprocess.Popen[str]:
+    path = f"{folder}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(folder), "LOG": str(folder / "log"), **more}
+    argv = [sys.executable, "-m", "e2e.cluster.build"]
+    return subprocess.Popen(argv, cwd=manifests.ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def test_two_runs_at_once_build_each_program_once(fake_go: pathlib.Path) -> None:
+    runs = [_run_build(fake_go) for _ in range(2)]
+    for run in runs:
+        said = run.communicate(timeout=60)[1]
+        assert (run.returncode, "[control plane]" in said) == (0, True), said
+    built = [line.rpartition(".")[0] for line in (fake_go / "log").read_text().split()]
+    assert sorted(built) == sorted(["gencert", *versions.KUBERNETES_BINARIES, *versions.ETCD_BINARIES])
+    again = _run_build(fake_go)
+    assert (again.communicate(timeout=60)[1], again.returncode) == ("", 0)
+
+
+def test_a_failed_build_says_why_and_leaves_nothing_that_looks_whole(fake_go: pathlib.Path) -> None:
+    run = _run_build(fake_go, FAIL="1")
+    assert "the compiler says no" in run.communicate(timeout=60)[1]
+    assert run.returncode == 1
+    assert [path.name for path in (fake_go / "muster").rglob("*") if path.is_file()] == [".lock"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "kind_image", "want"),
+    [
+        pytest.param({"KUBECONFIG": "/k"}, "image", "existing", id="KUBECONFIG goes first"),
+        pytest.param({}, "image", "kind", id="a kind node image goes before the local control plane"),
+        pytest.param({}, "", "local", id="without anything: the local control plane"),
+        pytest.param({"KUBECONFIG": "/k", "E2E_CLUSTER": "kind"}, "image", "kind", id="E2E_CLUSTER overrides"),
+        pytest.param(
+            {"KUBECONFIG": "/k", "K8S": versions.DEFAULT_MINOR}, "image", "local", id="K8S asks for a local one"
+        ),
+    ],
+)
+def test_the_cluster_is_chosen_in_order(
+    environment: dict[str, str],
+    kind_image: str,
+    want: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("KUBECONFIG", "E2E_CLUSTER", "K8S"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(choose, "_kind_image", lambda: kind_image)
+    chosen = choose.choose()
+    chosen.stop()
+    assert chosen.name == want
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 def test_a_pod_of_the_default_scheduler_runs_on_a_fake_node(
     kube: Kube, namespace: str, make_nodes: Callable[..., list[str]]
 ) -> None:
     (node,) = make_nodes(1, gpus=2, rack="r7")
     kube.create(objects.pod("one", namespace, gpus=2, scheduler="default-scheduler"))
     running = waiting.wait_for(
-        lambda: kube.get("pods", "one", namespace), 20, "the pod runs", until=lambda pod: pod["status"]["phase"] == "Running"
+        lambda: kube.get("pods", "one", namespace),
+        20,
+        "the pod runs",
+        until=lambda pod: pod["status"]["phase"] == "Running",
     )
     assert running["spec"]["nodeName"] == node
     assert kube.get("nodes", node)["metadata"]["labels"][objects.RACK] == "r7"
@@ -67,6 +149,42 @@ def test_a_pod_of_the_default_scheduler_runs_on_a_fake_node(
     waiting.wait_for(lambda: kube.get("pods", "two", namespace)["status"].get("conditions"), 20, "it is refused")
     kube.evict("one", namespace)
     waiting.wait_for(lambda: objects.is_bound(kube.get("pods", "two", namespace)), 20, "the second takes the room")
+
+
+def test_native_gangs_and_bare_nodes_and_a_restarted_api_server(cluster: base.Cluster) -> None:
+    minor = cluster.binaries.minor
+    native = minor in versions.NATIVE_POD_GROUPS
+    options = local.Options(minor=minor, kwok=False, native_gang=native, qps=5000, priority_and_fairness=False)
+    with local.LocalCluster(options) as bare:
+        api = bare.kube
+        api.create(objects.node("bare", gpus=3, kwok=False))
+        waiting.wait_for(lambda: api.get("nodes", "bare"), 20, "the bare node is ready", until=objects.is_ready)
+        bare.restart_apiserver()
+        source = {"source": "native"} if native else {"source": "muster"}
+        if native:
+            api.create(objects.pod_group("native", "g", "default", 4))
+        for pod in objects.gang("g", "default", 4, scheduler="default-scheduler", **source):
+            api.create(pod)
+        waiting.wait_for(
+            lambda: api.list("pods", "default"),
+            30,
+            "the first answer of the scheduler stands on the pods",
+            until=lambda pods: any(pod["status"].get("conditions") for pod in pods),
+        )
+        # Three of four fit: a native gang has none bound, plain pods three.
+        bound = [pod for pod in api.list("pods", "default") if objects.is_bound(pod)]
+        assert (len(bound) == 0) if native else (len(bound) <= 3)
+        api.create(objects.node("more", gpus=1, kwok=False))
+        waiting.wait_for(
+            lambda: api.list("pods", "default"),
+            30,
+            "all four are bound",
+            until=lambda pods: len([pod for pod in pods if objects.is_bound(pod)]) == 4,
+        )
+        scheduler = bare.scheduler
+        assert scheduler is not None
+        assert "scheduler_schedule_attempts_total" in scheduler.metrics()
+        assert api.metric("apiserver_request_total", resource="pods", subresource="binding") >= 4
 
 
 def test_the_server_is_what_was_asked_for_and_serves_what_the_minor_has(cluster: base.Cluster, kube: Kube) -> None:
@@ -116,9 +234,9 @@ async def test_the_asynchronous_helper_creates_many_and_watches(kube: Kube, name
 
 
 def test_waiting_names_what_it_waited_for_and_the_last_state(kube: Kube) -> None:
-    with pytest.raises(waiting.NotReached, match="the moon(.|\n)*namespaces(.|\n)*NotFound"):
+    with pytest.raises(waiting.NotReached, match=r"(?s)the moon.*namespaces.*NotFound"):
         waiting.wait_for(lambda: kube.get("namespaces", "moon"), 0.2, "the moon")
-    with pytest.raises(waiting.NotReached, match="(?s)stays low.*3"):
+    with pytest.raises(waiting.NotReached, match=r"(?s)stays low.*3"):
         waiting.holds_for(iter([1, 2, 3]).__next__, 5, "stays low", until=lambda value: value < 3)
 
 
@@ -127,12 +245,14 @@ def test_waiting_names_what_it_waited_for_and_the_last_state(kube: Kube) -> None
 
 @pytest.fixture
 def through(cluster: base.Cluster, api_proxy: proxy.Proxy) -> Iterator[Kube]:
-    client = Kube(api_proxy.kubeconfig_for(cluster.kubeconfig))
+    client = Kube(api_proxy.kubeconfig_for(cluster.admin_with_token))
     yield client
     client.close()
 
 
-def test_the_proxy_passes_everything_on_and_records_writes(through: Kube, api_proxy: proxy.Proxy, namespace: str) -> None:
+def test_the_proxy_passes_everything_on_and_records_writes(
+    through: Kube, api_proxy: proxy.Proxy, namespace: str
+) -> None:
     through.create(objects.pod("p", namespace, scheduler="nobody"))
     through.patch("pods", "p", {"metadata": {"labels": {"a": "b"}}}, namespace)
     assert [pod["metadata"]["labels"] for pod in through.list("pods", namespace)] == [{"a": "b"}]
@@ -141,6 +261,16 @@ def test_the_proxy_passes_everything_on_and_records_writes(through: Kube, api_pr
     assert (caught.value.status, caught.value.reason) == (404, "NotFound")
     assert [(write.method, write.status) for write in api_proxy.writes] == [("POST", 201), ("PATCH", 200)]
     assert api_proxy.writes_of(path="/pods/p")[0].json == {"metadata": {"labels": {"a": "b"}}}
+
+
+def test_the_proxy_asks_for_nothing_that_the_client_did_not_ask_for(through: Kube) -> None:
+    headers = {**through.access.headers(), "Accept": "application/json"}
+    path = "/api/v1/namespaces?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=2"
+    request = urllib.request.Request(f"{through.access.server}{path}&allowWatchBookmarks=true", headers=headers)
+    request.add_header("Accept-Encoding", "")
+    with urllib.request.urlopen(request, context=ssl._create_unverified_context()) as answer:
+        assert answer.headers["Content-Encoding"] is None
+        assert json.loads(answer.readline())["type"] == "ADDED"
 
 
 def test_a_lost_reply_is_carried_out_once_and_not_answered(
@@ -285,7 +415,7 @@ def test_a_process_can_be_paused_killed_and_restarted(cluster: base.Cluster) -> 
 
 def test_a_process_that_ends_before_it_is_healthy_shows_its_log(cluster: base.Cluster) -> None:
     started = cluster.start_process(["sh", "-c", "echo the reason; exit 4"], "broken")
-    with pytest.raises(process.ProcessError, match="(?s)ended with 4.*the reason"):
+    with pytest.raises(process.ProcessError, match=r"(?s)ended with 4.*the reason"):
         started.wait_http(f"http://127.0.0.1:{process.free_port()}/healthz", 20)
 
 

@@ -26,15 +26,15 @@ def wait_for(
 ) -> T:
     """Ask `condition` until `until(answer)` is true, and return that answer.
 
-    An AssertionError or ApiError (any exception with a `status`) from either is a state not yet right; others pass.
+    An AssertionError or ApiError (any exception with a `status`) is a state that is not right yet; others pass.
     """
     end = time.monotonic() + deadline
     while True:
-        state: Any
+        state: T | str
         try:
-            state = condition()
-            if until(state):
-                return state
+            state = answer = condition()
+            if until(answer):
+                return answer
         except NotReached:
             raise
         except Exception as error:
@@ -54,11 +54,10 @@ async def wait_for_async(
     """The same for coroutines."""
     end = time.monotonic() + deadline
     while True:
-        state: Any
+        state: T | str
         try:
-            state = condition()
-            if inspect.isawaitable(state):
-                state = await state
+            answer = condition()
+            state = await answer if inspect.isawaitable(answer) else answer
             if until(state):
                 return state
         except NotReached:

@@ -174,9 +174,7 @@ def _parser(module: str, description: str, listen: str) -> argparse.ArgumentPars
     """The options that both processes have."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description, allow_abbrev=False)
     add = parser.add_argument
-    add(
-        "--kubeconfig", type=_readable_file, metavar="FILE", help="reach the API server by it (else as a pod)"
-    )
+    add("--kubeconfig", type=_readable_file, metavar="FILE", help="reach the API server by it (else as a pod)")
     add("--context", type=_given, metavar="NAME", help="context of the kubeconfig (its current one)")
     add("--namespace", type=_name(_LABEL, 63), default=NAMESPACE, help="namespace of Muster (%(default)s)")
     add(
@@ -238,9 +236,7 @@ def _check_peer(parser: argparse.ArgumentParser, option: str, url: str, tls: Tls
     """The other process is trusted with what it says, so it is on this host or proves who it is."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        parser.error(
-            f"{option}: {parts.hostname} is another host and http is open; use https://, or a loopback one"
-        )
+        parser.error(f"{option}: {parts.hostname} is another host and http is open; use https://, or a loopback one")
     if parts.scheme == "https" and tls is None:
         parser.error(f"{option}: https needs a certificate to show; add --tls-cert, --tls-key, --client-ca")
 
@@ -278,9 +274,7 @@ def _whole_number(least: int, most: int) -> Callable[[str], int]:
     def check(text: str) -> int:
         digits = text.isascii() and text.isdigit() and len(text) <= 18
         if not digits or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(
-                f"{text[:32]!r} is not usable; give a whole number from {least} to {most}"
-            )
+            raise argparse.ArgumentTypeError(f"{text[:32]!r} is not usable; give a whole number from {least} to {most}")
         return int(text)
 
     return check
@@ -318,7 +312,5 @@ def _split_url(text: str) -> urllib.parse.SplitResult:
         parts = urllib.parse.urlsplit(text)
         _ = parts.port  # raises when it is no number of a port
     except ValueError as error:
-        raise argparse.ArgumentTypeError(
-            f"not a URL: {error}; write it like http://{EXTENDER_LISTEN}"
-        ) from error
+        raise argparse.ArgumentTypeError(f"not a URL: {error}; write it like http://{EXTENDER_LISTEN}") from error
     return parts

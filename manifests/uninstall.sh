@@ -69,9 +69,9 @@ list_waiting() {
         END {
           for (key in count) {
             split(key, part, SUBSEP)
-            todo = (part[3] == "-") \
-              ? "has no owner: create it anew with another schedulerName, then delete it" \
-              : "set schedulerName in its pod template (or in what made it), then delete these pods: they are made anew"
+            if (part[3] == "-") todo = "Has no owner: create it anew with another schedulerName, then delete it."
+            else if (part[3] ~ /^Job\//) todo = "Create the Job anew with another schedulerName: its template is fixed."
+            else todo = "Set another schedulerName in its pod template, or in what made it, then delete these pods: they are made anew."
             printf "   %s %s: %d waiting, %d of them gated. %s\n", part[1], (part[3] == "-") ? "Pod/" part[2] : part[2], count[key], gated[key], todo
           }
         }' | sort
@@ -120,6 +120,8 @@ remove_definitions() {
     fi
 }
 
+# nothing below may mistake an unreachable cluster for one without Muster
+"$KUBECTL" get --raw /readyz >/dev/null
 remove_policies
 list_waiting
 if $ungate && [ -n "$waiting" ]; then remove_gates; fi

@@ -1,7 +1,7 @@
 """Fixtures of the unit tests.
 
-Takes: the environment variable CI. Gives: the folder of shared material, and how Hypothesis searches: the same
-examples each time in CI, new ones each time elsewhere.
+Takes: the environment variable CI. Gives: the folder of shared material, and how Hypothesis searches: the
+same examples each time in CI, new ones each time elsewhere.
 """
 
 import os

@@ -108,9 +108,7 @@ def test_every_command_that_a_page_tells_is_a_target():
 
 def test_every_target_is_in_the_help_and_is_phony():
     text = (ROOT / "Makefile").read_text()
-    shown = subprocess.run(
-        ["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True
-    ).stdout
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True).stdout
     assert set(re.findall(r"^ +make ([a-z0-9-]+)", shown, re.MULTILINE)) == targets()
     assert targets() == set(re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)[0].split())
 
@@ -125,9 +123,7 @@ def test_the_package_list_holds_every_module_that_runs():
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_module_opens_with_a_docstring(package):
-    silent = [
-        path for path in files(".py", ROOT / package) if not ast.get_docstring(ast.parse(path.read_text()))
-    ]
+    silent = [path for path in files(".py", ROOT / package) if not ast.get_docstring(ast.parse(path.read_text()))]
     assert names_of(silent) == []
 
 
@@ -150,10 +146,7 @@ def test_e2e_is_a_black_box():
 
 def test_what_runs_does_not_import_tests():
     guilty = [
-        path
-        for name in PACKAGES
-        for path in files(".py", ROOT / name)
-        if imported(path) & {"tests", "e2e", "pytest"}
+        path for name in PACKAGES for path in files(".py", ROOT / name) if imported(path) & {"tests", "e2e", "pytest"}
     ]
     assert names_of(guilty) == []
 
@@ -165,11 +158,7 @@ def test_no_two_test_modules_share_a_name():
 
 
 def test_the_constraints_pin_every_dependency_exactly():
-    lines = [
-        line
-        for line in (ROOT / ".ci" / "constraints.txt").read_text().splitlines()
-        if not line.startswith("#")
-    ]
+    lines = [line for line in (ROOT / ".ci" / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9_.-]+==[\w.+!]+", line)] == []
     pinned = {re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in lines}
     told = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -7,6 +7,7 @@ is known by id and start time, so that an id used anew is never hit.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -61,7 +62,7 @@ def down() -> int:
     for name, entry in reversed(ended.items()):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(entry["pid"], signal.SIGKILL)
-        waiting.wait_for(lambda entry=entry: not same_process(entry), 10, f"{name} is gone")
+        waiting.wait_for(functools.partial(same_process, entry), 10, f"{name} is gone", until=lambda still: not still)
     shutil.rmtree(folder(), ignore_errors=True)
     print(f"ended {len(ended)} processes", file=sys.stderr)
     return 0

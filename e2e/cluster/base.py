@@ -7,6 +7,7 @@ with their logs in one temporary folder. Must not assume how the API server was 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -54,11 +55,11 @@ class Cluster:
     def binaries(self) -> build.Binaries:
         """Programs that fit this server: the newest that we can build and that is not newer than it."""
         if self._binaries is None:
-            served = _ordinal(self.server_minor)
-            fitting = [minor for minor in versions.KUBERNETES if _ordinal(minor) <= served]
+            served = ordinal(self.server_minor)
+            fitting = [minor for minor in versions.KUBERNETES if ordinal(minor) <= served]
             if not fitting:
                 raise build.BuildError(f"the API server is {self.server_minor}; the oldest supported is 1.34")
-            self._binaries = build.binaries(max(fitting, key=_ordinal))
+            self._binaries = build.binaries(max(fitting, key=ordinal))
         return self._binaries
 
     def stop(self, *, keep_files: bool = False) -> None:
@@ -85,6 +86,28 @@ class Cluster:
             self.kube.access, token=answer["status"]["token"], client_certificate="", client_key=""
         )
         return kubeconfig.write(self.work / f"{self.unique(f'{namespace}-{name}')}.kubeconfig", access)
+
+    @functools.cached_property
+    def admin_with_token(self) -> pathlib.Path:
+        """An admin kubeconfig that holds a token: the given one, or one of a service account made for it."""
+        if self.kube.access.token:
+            return self.kubeconfig
+        name, namespace = "muster-e2e-admin", "kube-system"
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+        self.kube.apply(
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
+        )
+        self.kube.apply(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": name},
+                "roleRef": role,
+                "subjects": [subject],
+            }
+        )
+        return self.kubeconfig_for_service_account(namespace, name)
 
     def key_pair(self) -> tuple[pathlib.Path, pathlib.Path]:
         """Certificate and key of a server on 127.0.0.1, made once for this cluster."""
@@ -170,7 +193,7 @@ class Cluster:
         ]
         log_path = self.work / f"{self.unique(name)}.log"
         scheduler = Scheduler(argv, name, log_path, uts_hostname=uts_hostname, stay=stay)
-        scheduler.url, scheduler.token = f"https://127.0.0.1:{port}", self.kube.access.token
+        scheduler.url, scheduler.token = f"https://127.0.0.1:{port}", kubeconfig.read(self.admin_with_token).token
         self.processes.append(scheduler)
         if wait:
             scheduler.wait_healthy()
@@ -188,10 +211,11 @@ class Scheduler(process.Process):
         self.wait_http(f"{self.url}/healthz", deadline)
 
     def metrics(self) -> str:
-        """Its Prometheus text; needs an admin with a token."""
+        """Its Prometheus text."""
         return process.http_text(f"{self.url}/metrics", {"Authorization": f"Bearer {self.token}"})
 
 
-def _ordinal(minor: str) -> tuple[int, int]:
+def ordinal(minor: str) -> tuple[int, int]:
+    """A minor such as `1.37` as numbers, to compare."""
     major, _, rest = minor.partition(".")
     return int(major), int(rest)

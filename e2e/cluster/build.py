@@ -90,8 +90,7 @@ def binaries(minor: str | None = None) -> Binaries:
         for name, package in versions.KUBERNETES_BINARIES.items()
     ]
     targets += [
-        _Target(name, package, tools_module, tools, "-s -w")
-        for name, package in versions.ETCD_BINARIES.items()
+        _Target(name, package, tools_module, tools, "-s -w") for name, package in versions.ETCD_BINARIES.items()
     ]
     _build_missing(targets, tools_module, tools)
     return Binaries(minor, kubernetes, tools)
@@ -101,7 +100,8 @@ def _version_flags(version: str) -> str:
     major, minor, _ = version.removeprefix("v").split(".")
     flags = ["-s", "-w"]
     for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
-        flags += [f"-X {package}.gitVersion={version}", f"-X {package}.gitMajor={major}", f"-X {package}.gitMinor={minor}"]
+        values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+        flags += [f"-X {package}.{name}={value}" for name, value in values.items()]
     return " ".join(flags)
 
 
@@ -122,7 +122,12 @@ def go_root(module: pathlib.Path) -> str:
     if shutil.which("go") is None:
         raise BuildError(f"There is no `go` on PATH. {mend}")
     asked = subprocess.run(
-        ["go", "env", "GOVERSION", "GOROOT"], cwd=module, env=_environment(), capture_output=True, text=True, check=False
+        ["go", "env", "GOVERSION", "GOROOT"],
+        cwd=module,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if asked.returncode != 0:
         raise BuildError(f"`go env` failed: {asked.stderr.strip()}\n{mend}")

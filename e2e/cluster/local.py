@@ -50,9 +50,10 @@ class LocalCluster(base.Cluster):
 
     def __init__(self, options: Options | None = None, work: pathlib.Path | None = None) -> None:
         self.options = options or Options()
+        programs = build.binaries(self.options.minor or None)
         super().__init__("local", "admin.kubeconfig", work)
         self.kubeconfig = self.work / "admin.kubeconfig"
-        self._binaries = build.binaries(self.options.minor or None)
+        self._binaries = programs
         self.server = f"https://127.0.0.1:{process.free_port()}"
         self._etcd = f"http://127.0.0.1:{process.free_port()}"
         self.cert: pathlib.Path
@@ -140,6 +141,11 @@ class LocalCluster(base.Cluster):
             f"--secure-port={self.server.rpartition(':')[2]}",
             f"--tls-cert-file={self.cert}",
             f"--tls-private-key-file={self.key}",
+            # Nobody logs in with one; but schedulers look for its ConfigMap, and fill their logs when it is not there.
+            f"--client-ca-file={self.cert}",
+            f"--requestheader-client-ca-file={self.cert}",
+            "--requestheader-allowed-names=nobody",
+            "--requestheader-username-headers=X-Remote-User",
             f"--token-auth-file={self.work / 'tokens.csv'}",
             "--authorization-mode=RBAC",
             "--service-account-issuer=https://kubernetes.default.svc",
@@ -187,6 +193,8 @@ class LocalCluster(base.Cluster):
             f"--root-ca-file={self.cert}",
             "--use-service-account-credentials=true",
             "--leader-elect=false",
+            # Bare nodes have no heartbeat, and KWOK's may be late on a busy machine: neither says that a node is lost.
+            "--node-monitor-grace-period=24h",
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
             # It removes the finalizer of native pod groups: without the gate they could never be deleted.
@@ -213,7 +221,9 @@ class LocalCluster(base.Cluster):
     def _wait_usable(self) -> None:
         if self.options.controller_manager:
             waiting.wait_for(
-                lambda: self.kube.find("serviceaccounts", "default", "default"), 30, "service account of namespace default"
+                lambda: self.kube.find("serviceaccounts", "default", "default"),
+                30,
+                "service account of namespace default",
             )
         if self.options.default_scheduler:
             waiting.wait_for(

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from e2e import kube, waiting
-from e2e.cluster import base, versions
+from e2e.cluster import base
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 NAMESPACE = "muster-system"
@@ -58,16 +58,17 @@ class Manifests:
         return bool(self._of_kind(kind))
 
     def install(self, cluster: base.Cluster) -> None:
-        """Apply everything as `kubectl apply -k` would; twice, since objects of a new CRD fail the first time."""
+        """Apply everything as `kubectl apply -k` would; again if it fails, as objects of a new CRD may at first."""
         documents = yaml.safe_dump_all([_without_replicas(document) for document in self.documents])
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=documents, check=False)
         waiting.wait_for(
             lambda: cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=documents),
-            30,
+            60,
             "the manifests are applied",
         )
         for document in self._of_kind("CustomResourceDefinition"):
-            cluster.kubectl("wait", "--for=condition=Established", f"crd/{document['metadata']['name']}", "--timeout=30s")
+            cluster.kubectl(
+                "wait", "--for=condition=Established", f"crd/{document['metadata']['name']}", "--timeout=30s"
+            )
 
     def wait_gating(self, cluster: base.Cluster) -> None:
         """Wait until a new pod of ours is gated: policies and their params take effect some time after they exist."""
@@ -93,9 +94,11 @@ class Manifests:
 
 
 def folder_for(minor: str) -> pathlib.Path:
-    """The kustomize folder for a server of this minor."""
+    """The kustomize folder for a server of this minor: the newest overlay that is not newer than the server."""
     whole = ROOT / "manifests"
-    return whole if minor == versions.DEFAULT_MINOR else whole / "overlays" / minor
+    overlays = sorted((base.ordinal(folder.name), folder) for folder in (whole / "overlays").iterdir())
+    fitting = [folder for number, folder in overlays if number <= base.ordinal(minor)]
+    return whole if fitting[-1] == overlays[-1][1] else fitting[-1]
 
 
 def rewritten(

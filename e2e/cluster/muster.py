@@ -27,7 +27,8 @@ class ReplicaOptions:
     """How to run a replica.
 
     hostname: a host name of its own (needed by a second replica). proxies: role -> proxy that its API traffic goes
-    through. arguments, environment: role -> additions. qps, burst: client limits of the scheduler, 0 for the manifest's.
+    through. arguments, environment: role -> additions. qps, burst: limits of the scheduler's client, 0 for the
+    manifest's.
     """
 
     hostname: str = ""

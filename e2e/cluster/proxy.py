@@ -143,7 +143,9 @@ class Proxy:
         """The connection is cut and nothing is carried out."""
         return self._add("lose_request", path, method, **match)
 
-    def answer(self, status: int, path: str, method: str = "", *, retry_after: int | None = None, **match: Any) -> Fault:
+    def answer(
+        self, status: int, path: str, method: str = "", *, retry_after: int | None = None, **match: Any
+    ) -> Fault:
         """Answer with a Status of this code; nothing is carried out. On a watch: 410 instead of the stream."""
         return self._add("answer", path, method, status=status, retry_after=retry_after, **match)
 
@@ -208,6 +210,8 @@ class Proxy:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=context if context is not None else True, limit=0),
             auto_decompress=False,
+            # Else aiohttp asks for gzip on its own, and a client gets a compressed watch that it did not ask for.
+            skip_auto_headers=["Accept-Encoding", "Accept", "User-Agent", "Content-Type"],
             timeout=aiohttp.ClientTimeout(total=None),
         )
         app = web.Application(client_max_size=MAX_BODY)
@@ -221,6 +225,10 @@ class Proxy:
         for request in list(self._watches):
             _abort(request)
         await self._runner.cleanup()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
         await self._session.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:

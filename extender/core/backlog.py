@@ -49,5 +49,7 @@ class Backlog:
         return not self.for_room[queue] and self.strays[queue] < STRAY_LIMIT
 
     def _count(self, waiting: Waiting, sign: int) -> None:
-        self.strays[waiting.queue] += sign * waiting.strays
-        self.for_room[waiting.queue] += sign * waiting.for_room
+        for sums, number in ((self.strays, waiting.strays), (self.for_room, int(waiting.for_room))):
+            sums[waiting.queue] += sign * number
+            if not sums[waiting.queue]:
+                del sums[waiting.queue]

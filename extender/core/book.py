@@ -82,9 +82,7 @@ class Book:
         gang.hold(hold)
         self.version += 1
 
-    def commit(
-        self, holds: Iterable[Hold], annotations: Mapping[PodUid, Mapping[str, str]], now: float
-    ) -> None:
+    def commit(self, holds: Iterable[Hold], annotations: Mapping[PodUid, Mapping[str, str]], now: float) -> None:
         """Have these pods bound; other groups' holds that now lack room are refused."""
         nodes: dict[NodeName, None] = {}
         for hold in holds:

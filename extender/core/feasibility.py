@@ -16,8 +16,8 @@ import numpy as np
 
 from extender.core import matching, topology
 from extender.core.ids import NodeName
-from extender.core.matching import Coded, Ints, Mask
-from extender.core.model import Constraints, Node, Taint, Topology
+from extender.core.matching import Coded, Ints, Keeping, Mask
+from extender.core.model import Constraints, Node, Topology
 from extender.core.topology import Domains, Keys, Levels
 from extender.core.world import World
 
@@ -57,7 +57,7 @@ class Facts:
         nodes: tuple[Node | None, ...],
         roster: Roster,
         takes: Mask,
-        taints: Coded[tuple[Taint, ...]],
+        taints: Coded[Keeping],
         labels: dict[str, Coded[str]],
         levels: Levels,
     ) -> None:
@@ -141,11 +141,8 @@ class Facts:
 # These run over all nodes when Muster starts, so they spend no call on each node.
 
 
-def _taints(nodes: Iterable[Node | None]) -> list[tuple[Taint, ...]]:
-    return [
-        matching.hard_taints(node) if node is not None and (node.taints or node.unschedulable) else ()
-        for node in nodes
-    ]
+def _taints(nodes: Iterable[Node | None]) -> list[Keeping | None]:
+    return [(node.taints, node.unschedulable) if node is not None else None for node in nodes]
 
 
 def _labels(nodes: Iterable[Node | None], key: str) -> list[str | None]:

@@ -101,9 +101,7 @@ class Gate:
             if before.node == event.node:
                 self._book.join(before, event.call)
             else:
-                self._book.out.append(
-                    gm.Answer(event.call, f"muster: the pod is being bound to {before.node}")
-                )
+                self._book.out.append(gm.Answer(event.call, f"muster: the pod is being bound to {before.node}"))
             return
         if before is not None:
             self._end(before, Why.SUPERSEDED, now)

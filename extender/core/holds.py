@@ -94,9 +94,7 @@ class Hold:
         self.story.append((now, to.value))
         del self.story[:-20]
         if (self.state, to) not in EDGES:
-            raise InvalidMove(
-                f"{self.uid} on {self.node}: {self.state} -> {to} is no edge; story {self.story}"
-            )
+            raise InvalidMove(f"{self.uid} on {self.node}: {self.state} -> {to} is no edge; story {self.story}")
         self.state = to
 
     @property
@@ -196,8 +194,7 @@ class Gang:
         if not need.tasks:
             return True
         leaving = Counter(self.evicting.values())
-        return True or all(
-            tally.count(*STARTED, task=task) + self.committing_of[task] - leaving[task] + more_of[task]
-            >= least
+        return all(
+            tally.count(*STARTED, task=task) + self.committing_of[task] - leaving[task] + more_of[task] >= least
             for task, least in need.tasks
         )

@@ -22,18 +22,36 @@ def lead(entry: Entry, pod: Pod, node: NodeName, nominate: bool, now: float) -> 
     first = pod.uid not in entry.led
     entry.led[pod.uid] = node
     wanted = node if nominate else None
-    if pod.nominated != wanted and (pod.queue_gated or pod.nominated is not None):
-        yield Nominate(pod.uid, pod.namespace, pod.name, wanted)
-    if pod.queue_gated:
+    asked = entry.nominated.get(pod.uid, pod.nominated)
+    if wanted != pod.nominated or wanted != asked:
+        if pod.queue_gated or asked is not None:
+            yield _nominate(entry, pod, wanted)
+    if pod.uid in entry.rejected:  # so the scheduler has it, whatever our watch shows
+        yield _wake(entry, pod, now)
+    elif pod.queue_gated:
         if first:
             yield Ungate(pod.uid, pod.namespace, pod.name)
-    elif pod.uid in entry.rejected or (first and pod.rejection):
-        entry.rejected.discard(pod.uid)
-        yield Wake(pod.uid, pod.namespace, pod.name, str(int(now * 1000)))
+    elif first and pod.rejection:
+        yield _wake(entry, pod, now)
 
 
 def unlead(entry: Entry, pod: Pod) -> Iterator[Effect]:
     """Clear a nomination that stands in the API or is on its way there."""
+    if pod.nominated is not None or pod.uid in entry.nominated:
+        yield _nominate(entry, pod, None)
     entry.led.pop(pod.uid, None)
-    if pod.nominated is not None:
-        yield Nominate(pod.uid, pod.namespace, pod.name, None)
+    entry.woken.discard(pod.uid)
+
+
+def _nominate(entry: Entry, pod: Pod, node: NodeName | None) -> Nominate:
+    if node is None:
+        entry.nominated.pop(pod.uid, None)
+    else:
+        entry.nominated[pod.uid] = node
+    return Nominate(pod.uid, pod.namespace, pod.name, node)
+
+
+def _wake(entry: Entry, pod: Pod, now: float) -> Wake:
+    entry.rejected.discard(pod.uid)
+    entry.woken.add(pod.uid)
+    return Wake(pod.uid, pod.namespace, pod.name, str(int(now * 1000)))

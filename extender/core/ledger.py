@@ -12,6 +12,7 @@ rebuilds it from holds and nominations.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NewType
@@ -52,6 +53,7 @@ class Ledger:
         self._by_group: dict[GroupKey, dict[Slot, Reservation]] = {}
         self._by_node: dict[NodeName, dict[Slot, Reservation]] = {}
         self._lingering: dict[Slot, Reservation] = {}
+        self._lingering_of: Counter[GroupKey] = Counter()
         self.reserved = np.zeros_like(nodes.used)
 
     def __len__(self) -> int:
@@ -74,7 +76,7 @@ class Ledger:
         if entry is not None:
             self._forget_in_group(entry)
         else:
-            entry = self._lingering.pop(slot, None)
+            entry = self._stop_lingering(slot)
         if entry is not None:
             self._take_off(entry)
         return entry
@@ -84,6 +86,7 @@ class Ledger:
         entry = self._by_slot.pop(slot)
         self._forget_in_group(entry)
         self._lingering[slot] = entry
+        self._lingering_of[entry.group] += 1
 
     def claim(self, slot: Slot, uid: Slot) -> None:
         """An expected member has appeared: its reservation is now the pod's."""
@@ -115,6 +118,10 @@ class Ledger:
         """Reservations whose plan is revoked but which the scheduler may still act on."""
         return self._lingering
 
+    def lingers(self, key: GroupKey) -> bool:
+        """True when something of this group lingers."""
+        return key in self._lingering_of
+
     def planned(self) -> Mapping[Slot, Reservation]:
         """All reservations that belong to a plan."""
         return self._by_slot
@@ -125,6 +132,14 @@ class Ledger:
         if self.reserved.shape != (rows, width):
             extra = ((0, rows - self.reserved.shape[0]), (0, width - self.reserved.shape[1]))
             self.reserved = np.pad(self.reserved, extra)
+
+    def _stop_lingering(self, slot: Slot) -> Reservation | None:
+        entry = self._lingering.pop(slot, None)
+        if entry is not None:
+            self._lingering_of[entry.group] -= 1
+            if not self._lingering_of[entry.group]:
+                del self._lingering_of[entry.group]
+        return entry
 
     def _put(self, entry: Reservation) -> None:
         self._by_node.setdefault(entry.node, {})[entry.slot] = entry

@@ -7,7 +7,7 @@ rules are those of kube-scheduler's NodeAffinity, TaintToleration and NodeUnsche
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import reduce
 from typing import Generic, Protocol, TypeVar
 
@@ -15,12 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.ids import NodeName
-from extender.core.model import Constraints, Expression, Node, Taint, Term, Toleration
+from extender.core.model import Constraints, Expression, Taint, Term, Toleration
 
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 V = TypeVar("V", bound=Hashable)
 
+#: taints of a node, and whether it is cordoned
+Keeping = tuple[tuple[Taint, ...], bool]
 #: a cordoned node is judged as if it bore this taint
 CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _HARD = ("NoSchedule", "NoExecute")
@@ -30,44 +32,43 @@ _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 class Coded(Generic[V]):
     """One fact of every row as a small number, -1 where the row has none. Never changed once made."""
 
-    def __init__(self, codes: Ints, values: list[V], index: dict[V, int]) -> None:
+    def __init__(self, codes: Ints, index: dict[V | None, int]) -> None:
         self.codes = codes
-        self.values = values
+        #: code of each value, in the order of the codes; begins with None: -1
         self._index = index
 
     @classmethod
     def of(cls, facts: Sequence[V | None]) -> Coded[V]:
         """The column of these facts by row; None stands for no fact."""
-        values = [fact for fact in dict.fromkeys(facts) if fact is not None]
-        index = {value: code for code, value in enumerate(values)}
-        return cls(_codes(index, facts), values, index)
+        index: dict[V | None, int] = {None: -1}
+        return cls(_coded(facts, index), index)
 
     def changed(self, size: int, rows: Sequence[int], facts: Sequence[V | None]) -> Coded[V]:
         """The column of so many rows after these became otherwise; new rows must be among them."""
-        values, index = self.values, self._index
-        new = [fact for fact in dict.fromkeys(facts) if fact is not None and fact not in index]
-        if new:
-            index = index | {value: len(values) + n for n, value in enumerate(new)}
-            values = values + new
+        index = self._index if all(fact in self._index for fact in facts) else self._index.copy()
         codes = np.full(size, -1, dtype=np.int64)
         codes[: len(self.codes)] = self.codes
-        codes[rows] = _codes(index, facts)
-        return Coded(codes, values, index)
+        codes[rows] = _coded(facts, index)
+        return Coded(codes, index)
+
+    @property
+    def values(self) -> list[V]:
+        """All values by code."""
+        return [value for value in self._index if value is not None]
 
     @property
     def stale(self) -> bool:
         """True when most of the values are values that no row has any more."""
-        return len(self.values) > 2 * len(self.codes) + 64
+        return len(self._index) > 2 * len(self.codes) + 64
 
     def where(self, holds: Callable[[V], bool]) -> Mask:
         """Rows with a value that holds; the question is asked once for each distinct value."""
-        answers = np.zeros(len(self.values) + 1, dtype=bool)  # the last one is for code -1
-        answers[:-1] = [holds(value) for value in self.values]
-        return answers[self.codes]
+        answers = [holds(value) for value in self.values]
+        return np.array([*answers, False])[self.codes]  # code -1 finds the last one
 
     def among(self, values: Iterable[V]) -> Mask:
         """Rows that have one of the values."""
-        answers = np.zeros(len(self.values) + 1, dtype=bool)
+        answers = np.zeros(len(self._index), dtype=bool)
         answers[[self._index[value] for value in values if value in self._index]] = True
         return answers[self.codes]
 
@@ -77,8 +78,9 @@ class Coded(Generic[V]):
         return self.codes >= 0
 
 
-def _codes(index: Mapping[V, int], facts: Sequence[V | None]) -> Ints:
-    return np.array([-1 if fact is None else index[fact] for fact in facts], dtype=np.int64)
+def _coded(facts: Iterable[V | None], index: dict[V | None, int]) -> Ints:
+    """Codes of the facts; new values are added to the index, and each is hashed only once."""
+    return np.array([index.setdefault(fact, len(index) - 1) for fact in facts], dtype=np.int64)
 
 
 class Labelled(Protocol):
@@ -91,31 +93,29 @@ class Labelled(Protocol):
         """The row of the node of this name; nothing when there is none."""
 
     @property
-    def taints(self) -> Coded[tuple[Taint, ...]]:
-        """The taints of each row as `hard_taints` gives them."""
+    def taints(self) -> Coded[Keeping]:
+        """What keeps pods off each row."""
 
     @property
     def takes(self) -> Mask:
         """Rows that are nodes and ready."""
 
 
-def hard_taints(node: Node) -> tuple[Taint, ...]:
-    """The taints that keep pods off, the cordon included."""
-    taints = tuple([taint for taint in node.taints if taint.effect in _HARD])
-    return (*taints, CORDON) if node.unschedulable else taints
-
-
 def accepted(constraints: Constraints, nodes: Labelled) -> Mask:
     """Rows of nodes that a pod with these constraints accepts and that take new pods."""
-    mask = nodes.takes & nodes.taints.where(
-        lambda taints: all(tolerates(constraints.tolerations, taint) for taint in taints)
-    )
+    mask = nodes.takes & nodes.taints.where(lambda keeping: _let_in(constraints.tolerations, keeping))
     for key, value in constraints.selector:
         mask &= nodes.label(key).among((value,))
     if constraints.affinity is None:
         return mask
     terms = [_term(term, nodes) for term in constraints.affinity if _sound(term)]
     return mask & reduce(np.logical_or, terms, np.zeros_like(mask))
+
+
+def _let_in(tolerations: Sequence[Toleration], keeping: Keeping) -> bool:
+    taints, cordoned = keeping
+    hard = [taint for taint in taints if taint.effect in _HARD] + [CORDON] * cordoned
+    return all(tolerates(tolerations, taint) for taint in hard)
 
 
 def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:

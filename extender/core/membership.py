@@ -133,9 +133,7 @@ def satisfied(need: Need, tally: Tally, extra: Iterable[TaskName] = ()) -> bool:
     return all(tally.count(*STARTED, task=task) + more[task] >= least for task, least in need.tasks)
 
 
-def need_of(
-    key: GroupKey, tally: Tally, group: Group | None, namespace_queue: QueueName | None
-) -> Need | Refusal:
+def need_of(key: GroupKey, tally: Tally, group: Group | None, namespace_queue: QueueName | None) -> Need | Refusal:
     """The group's need, or why it has none: unsound, contradictory, or its object is missing.
 
     Rules of design section 4: an object of the group's source comes first; without one, every member of
@@ -181,9 +179,7 @@ def _trouble(tally: Tally, group: Group | None) -> Refusal | None:
         return Refusal(Reason.INVALID, tuple(("problem", text) for text in texts[:5]))
     queues = sorted(q for q in tally.queues if q is not None)
     if len(queues) > 1:
-        return Refusal(
-            Reason.INVALID, (("problem", "members name different queues"), *_named("queue", queues))
-        )
+        return Refusal(Reason.INVALID, (("problem", "members name different queues"), *_named("queue", queues)))
     if len(tally.declared) > 1:
         return Refusal(Reason.INVALID, (("problem", "members' muster.dev annotations disagree"),))
     return None

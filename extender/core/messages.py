@@ -172,14 +172,7 @@ class Tick:
 
 
 EngineEvent = (
-    WorldEvent
-    | FilterCalled
-    | FilterRejected
-    | HoldsSeen
-    | ActivityChanged
-    | OpenQueuesSeen
-    | EffectDone
-    | Tick
+    WorldEvent | FilterCalled | FilterRejected | HoldsSeen | ActivityChanged | OpenQueuesSeen | EffectDone | Tick
 )
 
 # --- effects ---------------------------------------------------------------------------------------

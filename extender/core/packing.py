@@ -29,7 +29,7 @@ _SEARCH_PODS = 32
 class Effort:
     """What one placement may still spend where its first try fails. Shared by all domains it tries."""
 
-    fillings: int = 160
+    fillings: int = 600
     steps: int = 20_000
 
 
@@ -100,7 +100,7 @@ def pack(field: Field, effort: Effort) -> list[Ints] | None:
     hardest = sorted(range(len(fitting)), key=lambda i: (fitting[i], -field.asks[i].want.share, i))
     for number, sequence in enumerate(_orders(hardest)):
         if number:
-            effort.fillings -= 1
+            effort.fillings -= len(sequence)
             if effort.fillings < 0:
                 break
         counts = _greedy(field, sequence)
@@ -110,9 +110,14 @@ def pack(field: Field, effort: Effort) -> list[Ints] | None:
 
 
 def fitting_count(field: Field) -> int:
-    """How many of all asked pods fit when they are filled as far as they go, the larger shares first."""
-    free, total = field.free.copy(), 0
-    for which in sorted(range(len(field.asks)), key=lambda i: (-field.asks[i].want.share, i)):
+    """How many of all asked pods fit when they are filled as far as they go, one ask after the other."""
+    by_share = sorted(range(len(field.asks)), key=lambda i: (field.asks[i].want.share, i))
+    return max(_filled(field, by_share), _filled(field, by_share[::-1]))
+
+
+def _filled(field: Field, sequence: Sequence[int]) -> int:
+    free, total = field.free.copy(order="F"), 0
+    for which in sequence:
         capacity = field.asks[which].capacity(free, field.masks[which])
         counts = first_of(capacity, field.asks[which].count)
         field.take(free, which, counts)

@@ -275,13 +275,11 @@ class _Parts:
         lone = ids < 0
         ids[lone] = len(domains.paths) + np.flatnonzero(lone)
         numbers, self._part = np.unique(ids, return_inverse=True)
-        self._sums = np.stack(
-            [np.bincount(self._part, weights=c[rows], minlength=len(numbers)) for c in capacities]
-        )
+        self._sums = np.stack([np.bincount(self._part, weights=c[rows], minlength=len(numbers)) for c in capacities])
         self._wanted = np.array([[ask.count] for ask in asks])
-        members = np.minimum(self._sums, self._wanted).sum(axis=0)
+        self._members = np.minimum(self._sums, self._wanted).sum(axis=0)
         home = np.isin(numbers, domains.ids[list(fixed)])
-        self.order: Ints = np.lexsort((np.arange(len(numbers)), -members, ~home))
+        self.order: Ints = np.lexsort((np.arange(len(numbers)), -self._members, ~home))
 
     def least(self) -> int:
         """No fewer parts than this can do, in this order."""
@@ -297,8 +295,10 @@ class _Parts:
         return self._rows[np.isin(self._part, parts)]
 
     def smallest_after(self, number: int) -> list[int]:
-        """Parts that could stand for the last of so many, from the smallest up to that one."""
+        """Smaller parts that could stand for the last of so many, the smallest first."""
         others = self._wanted - self._sums[:, self.order[: number - 1]].sum(axis=1, keepdims=True)
-        after = self.order[number:][::-1]
-        enough = (self._sums[:, after] >= others).all(axis=0)
+        after = self.order[number:]
+        after = after[np.lexsort((after, self._members[after]))]
+        smaller = self._members[after] < self._members[self.order[number - 1]]
+        enough = smaller & (self._sums[:, after] >= others).all(axis=0)
         return [int(part) for part in after[enough]]

@@ -53,9 +53,24 @@ class Entry:
     rejected: set[PodUid] = field(default_factory=set)
     #: members whose gate we asked to remove, with the node they were nominated to
     led: dict[PodUid, NodeName] = field(default_factory=dict)
+    #: nominations that we asked to write and not to clear
+    nominated: dict[PodUid, NodeName] = field(default_factory=dict)
+    #: members that were woken for the plan that stands
+    woken: set[PodUid] = field(default_factory=set)
     #: phase, reason and generation that were last written to the group's object
     stated: tuple[str, str, int] = ("", "", 0)
+    #: nothing is written to the group's object before this time
+    state_after: float = 0.0
     refused_at: float = 0.0
+    #: how often kube-scheduler refused its plans since a member was bound
+    times_refused: int = 0
+
+    def forget(self, uid: PodUid) -> None:
+        """The member needs no leading any more."""
+        for notes in (self.offered, self.led, self.nominated):
+            notes.pop(uid, None)
+        self.rejected.discard(uid)
+        self.woken.discard(uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +111,24 @@ class Plan:
 def wish_of(world: World, ledger: Ledger, entry: Entry, now: float) -> Wish | Refusal | None:
     """What the group wants now; a refusal when it cannot be judged or must wait for members.
 
-    None: nothing of it needs a place. Expected members that already hold room count as wanting nothing.
+    None: nothing of it needs a place. Expected members that already hold room count as wanting nothing;
+    an empty wish gives up room that is kept for members that are not expected any more.
     """
+    tally = world.tallies.get(entry.key)
+    plan = ledger.of_group(entry.key)
+    if tally is None or not tally.count(Standing.WAITING, Standing.BLOCKED):
+        return Wish(()) if plan else None
     need = world.need(entry.key)
     if isinstance(need, Refusal):
         return need
-    tally = world.tallies.get(entry.key)
-    if tally is None or not tally.count(Standing.WAITING):
-        return None
-    plan = ledger.of_group(entry.key)
     waiting = _waiting(world, entry.key)
+    if not waiting:
+        return _members_missing(need, tally) if not satisfied(need, tally) else None
     loose = tuple(_member(pod, entry) for pod in waiting if Slot(pod.uid) not in plan)
     fixed = _fixed(world, ledger, entry.key)
-    if satisfied(need, tally):
-        return _wish(need, fixed, surplus=loose) if loose else None
+    if satisfied(need, tally, [r.task for r in plan.values() if not r.expected]):
+        expecting = any(r.expected for r in plan.values())
+        return _wish(need, fixed, surplus=loose) if loose or expecting else None
     return _gang_wish(world, ledger, entry, need, tally, waiting, loose, fixed, now)
 
 
@@ -178,9 +197,7 @@ def _expected(
         wanted += [(task, shape)] * number
     newest = waiting[-1]
     wanted += [(newest.task, newest.shape)] * (missing - len(wanted))
-    return tuple(
-        Member(Slot(f"{entry.key}#{n}"), task, shape, expected=True) for n, (task, shape) in enumerate(wanted)
-    )
+    return tuple(Member(Slot(f"{entry.key}#{n}"), task, shape, expected=True) for n, (task, shape) in enumerate(wanted))
 
 
 def _shape_of(world: World, key: GroupKey, task: TaskName) -> Shape | None:
@@ -248,9 +265,7 @@ def _together(
     if not demands:
         return []
     snapshot = room.snapshot
-    found = placement.place(
-        room, demands, fixed=snapshot.rows(fixed), required=wish.required, preferred=wish.preferred
-    )
+    found = placement.place(room, demands, fixed=snapshot.rows(fixed), required=wish.required, preferred=wish.preferred)
     if isinstance(found, Refusal):
         return found
     found.take(room)
@@ -267,9 +282,7 @@ def _demand(room: Room, member: Member, count: int) -> placement.Demand:
     return placement.Demand(member.shape, count, member.task, allowed)
 
 
-def _one_by_one(
-    wish: Wish, surplus: Sequence[Member], places: list[tuple[Member, NodeName]], room: Room
-) -> Plan:
+def _one_by_one(wish: Wish, surplus: Sequence[Member], places: list[tuple[Member, NodeName]], room: Room) -> Plan:
     left: dict[tuple[object, ...], Refusal] = {}
     for member in surplus:
         alike = (member.shape, member.allowed)

@@ -29,6 +29,12 @@ class Plans:
         self.holds: Mapping[PodUid, Hold] = {}
         #: nominated uids whose clearing has not been confirmed yet
         self._clearing: set[PodUid] = set()
+        self._freed = False
+
+    def take_freed(self) -> bool:
+        """True when room was given up since this was last asked."""
+        freed, self._freed = self._freed, False
+        return freed
 
     def reset(self) -> None:
         """Forget all plans; what the gate holds stays known."""
@@ -44,11 +50,13 @@ class Plans:
         wish = planning.wish_of(self._world, self.ledger, entry, now)
         if not isinstance(wish, Wish):
             return wish
-        self._free(entry, room, expected_only=True)
+        before = self._free(entry, room, expected_only=True)
         outcome = planning.fulfil(wish, room)
         if isinstance(outcome, Refusal):
-            return self.remake(entry, room, now) if self._movable(entry) else outcome
+            self._freed |= bool(before)
+            return self.remake(entry, room, now) if self.movable(entry) else outcome
         self._reserve(entry, outcome, now)
+        self._note_freed(before)
         return outcome.left
 
     def remake(self, entry: Entry, room: Room, now: float) -> Refusal | None:
@@ -58,8 +66,10 @@ class Plans:
         outcome = planning.fulfil(wish, room) if isinstance(wish, Wish) else wish
         if isinstance(outcome, Plan):
             self._reserve(entry, outcome, now)
+            self._note_freed(before)
             return outcome.left
         self._restore(before, room)
+        self._freed |= any(r.expected for r in before)
         return outcome
 
     def move(self, entry: Entry, pod: Pod, room: Room) -> bool:
@@ -72,6 +82,7 @@ class Plans:
             self._restore([old], room)
             return False
         self._reserve(entry, outcome, entry.planned_at or 0.0)
+        self._freed = True
         return True
 
     def lead(self, entry: Entry, nominate: bool, now: float) -> Iterator[Effect]:
@@ -89,24 +100,31 @@ class Plans:
 
     def revoke(self, entry: Entry) -> Iterator[Effect]:
         """Give up the group's plan. What the scheduler may still act on is counted until that is undone."""
-        withdrawn = []
-        for slot in list(self.ledger.of_group(entry.key)):
-            uid = PodUid(slot)
+        plan = list(self.ledger.of_group(entry.key))
+        self._freed |= bool(plan)
+        held = tuple(PodUid(slot) for slot in plan if PodUid(slot) in self.holds)
+        for slot in plan:
+            yield from self._undo(entry, slot)
+        for uid in list(entry.nominated):  # led once, and without a plan since
             pod = self._world.pods.get(uid)
-            cleared = list(leading.unlead(entry, pod)) if pod is not None else []
-            if uid in self.holds or cleared:
-                self.ledger.linger(slot)
-            else:
-                self.ledger.release(slot)
-            if uid in self.holds:
-                withdrawn.append(uid)
-            if cleared:
-                self._clearing.add(uid)
-                yield from cleared
+            yield from leading.unlead(entry, pod) if pod is not None else ()
         entry.led.clear()
+        entry.nominated.clear()
         entry.planned_at = None
-        if withdrawn:
-            yield messages.Withdraw(tuple(withdrawn))
+        if held:
+            yield messages.Withdraw(held)
+
+    def _undo(self, entry: Entry, slot: Slot) -> Iterator[Effect]:
+        uid = PodUid(slot)
+        pod = self._world.pods.get(uid)
+        cleared = list(leading.unlead(entry, pod)) if pod is not None else []
+        if uid in self.holds or cleared:
+            self.ledger.linger(slot)
+        else:
+            self.ledger.release(slot)
+        if cleared:
+            self._clearing.add(uid)
+            yield from cleared
 
     def cleared(self, uid: PodUid) -> bool:
         """A nomination was cleared in the API; True when room became free by it."""
@@ -119,15 +137,24 @@ class Plans:
             return False
         return self.ledger.release(Slot(uid)) is not None
 
-    def forget(self, uid: PodUid) -> bool:
-        """The pod is bound, ended or gone: whatever it held is over. True when it held something."""
+    def forget(self, uid: PodUid) -> NodeName | None:
+        """The pod is bound, ended or gone: whatever it held is over. The node where it held something."""
         self._clearing.discard(uid)
-        return self.ledger.release(Slot(uid)) is not None
+        held = self.ledger.release(Slot(uid))
+        return None if held is None else held.node
+
+    def clearing(self, uid: PodUid) -> bool:
+        """True while the nomination of a revoked plan is still to be cleared."""
+        return uid in self._clearing
+
+    def held_astray(self, uid: PodUid) -> bool:
+        """True when a bind call of this pod is held that its plan does not account for."""
+        hold, planned = self.holds.get(uid), self.ledger.get(Slot(uid))
+        return hold is not None and (planned is None or planned.node != hold.node)
 
     def lingers(self, entry: Entry) -> bool:
         """True while a revoked plan of this group is still being undone."""
-        lingering = self.ledger.lingering()
-        return bool(lingering) and any(r.group == entry.key for r in lingering.values())
+        return self.ledger.lingers(entry.key)
 
     def claim(self, pod: Pod) -> bool:
         """Let a new member take the room kept for an expected one of its task and shape."""
@@ -156,9 +183,7 @@ class Plans:
     def broken(self, suspects: set[NodeName], facts: Facts) -> Iterator[Reservation]:
         """Release, on these nodes, reservations that the node refuses or has no room for; held ones last."""
         for name in sorted(suspects):
-            held_last = sorted(
-                self.ledger.on_node(name).values(), key=lambda r: (PodUid(r.slot) in self.holds, r.slot)
-            )
+            held_last = sorted(self.ledger.on_node(name).values(), key=lambda r: (PodUid(r.slot) in self.holds, r.slot))
             for reservation in held_last:
                 mask = facts.mask(reservation.shape.constraints)
                 if mask[self._row(reservation)] and not self.short(reservation):
@@ -167,33 +192,34 @@ class Plans:
                 yield reservation
 
     def unaccounted(self) -> int:
-        """Planned reservations of pods that are not waiting any more."""
+        """Planned reservations of pods that do not wait, and lingering ones that nothing is to end."""
         pods = self._world.pods
-        return sum(
+        planned = sum(
             1
             for slot, reservation in self.ledger.planned().items()
             if not reservation.expected and ((pod := pods.get(PodUid(slot))) is None or not pod.waiting)
         )
+        lingering = map(PodUid, self.ledger.lingering())
+        return planned + sum(1 for uid in lingering if uid not in self.holds and uid not in self._clearing)
 
     def short(self, reservation: Reservation) -> bool:
         """True when the reservation's node has less of something it wants than is promised there."""
         nodes = self._world.nodes
         row, width = self._row(reservation), len(reservation.request)
-        free = (nodes.allocatable[row] - nodes.used[row] - self.ledger.reserved[row])[:width]
-        return bool(((free < 0) & (reservation.request > 0)).any())
+        promised = nodes.used[row, :width] + self.ledger.reserved[row, :width]
+        return bool(((promised > nodes.allocatable[row, :width]) & (reservation.request > 0)).any())
 
     def _row(self, reservation: Reservation) -> int:
         return self._world.nodes.row_of[reservation.node]
 
-    def _movable(self, entry: Entry) -> bool:
+    def movable(self, entry: Entry) -> bool:
+        """True when there is a plan of which nothing is held at the gate."""
         plan = self.ledger.of_group(entry.key)
         return bool(plan) and not any(PodUid(slot) in self.holds for slot in plan)
 
     def _alone(self, entry: Entry, old: Reservation) -> Wish:
         need = self._world.need(entry.key)
-        levels = (
-            (None, None) if isinstance(need, Refusal) else (need.topology_required, need.topology_preferred)
-        )
+        levels = (None, None) if isinstance(need, Refusal) else (need.topology_required, need.topology_preferred)
         fixed = tuple(r.node for r in self.ledger.of_group(entry.key).values())
         member = Member(old.slot, old.task, old.shape, entry.offered.get(PodUid(old.slot)))
         return Wish((member,), (), (), fixed, *levels)
@@ -210,6 +236,10 @@ class Plans:
             if not reservation.expected:
                 self.ledger.reserve(reservation)
                 room.take(self._row(reservation), reservation.request)
+
+    def _note_freed(self, before: list[Reservation]) -> None:
+        now = {slot: r.node for slot, r in self.ledger.of_group(before[0].group).items()} if before else {}
+        self._freed |= any(now.get(r.slot) != r.node for r in before)
 
     def _reserve(self, entry: Entry, plan: Plan, now: float) -> None:
         for member, node in plan.places:

@@ -123,9 +123,7 @@ class Rounds:
     def _bind_late(self, gang: Gang, now: float) -> None:
         """The minimum is reached without the waiting ones: they need not wait for each other."""
         asks = [hold for hold in gang.held.values() if self._must_ask(hold)]
-        direct = (
-            [hold for hold in gang.held.values() if not self._must_ask(hold)] if asks else gang.held.values()
-        )
+        direct = [hold for hold in gang.held.values() if not self._must_ask(hold)] if asks else gang.held.values()
         if direct:
             self._book.commit(list(direct), {}, now)
         if asks and now >= gang.retry_at:

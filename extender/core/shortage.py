@@ -19,6 +19,9 @@ from extender.core.reasons import Reason, Refusal
 from extender.core.snapshot import Room
 from extender.core.topology import Domains
 
+#: in so many of the likeliest domains the members that fit are counted
+_COUNTED = 8
+
 
 class Named(Protocol):
     """What a refusal says of a demand."""
@@ -62,50 +65,59 @@ def of_domains(
     asked = sum(ask.count for ask in asks)
     if not domains.paths:
         return Refusal(Reason.TOPOLOGY, (("level", level), ("asked", asked), ("fit", 0)))
-    sums = [
-        np.minimum(domains.sums(capacity), ask.count) for capacity, ask in zip(capacities, asks, strict=True)
-    ]
-    best = int(np.add.reduce(sums).argmax()) if home is None else home
-    fit = packing.fitting_count(Field(room.free, domains.rows(best), asks))
+    if home is not None:
+        best, fit = home, _fitting(room, asks, domains, home)
+    else:
+        hopes = np.zeros(len(domains.paths), dtype=np.int64)
+        for capacity, ask in zip(capacities, asks, strict=True):
+            hopes += np.minimum(domains.sums(capacity), ask.count)
+        likely = np.argsort(-hopes, kind="stable")[:_COUNTED].tolist()
+        fits = [_fitting(room, asks, domains, domain) for domain in likely]
+        fit = max(fits)
+        best = likely[fits.index(fit)]
     path = "/".join(domains.paths[best])
     detail = (("level", level), ("domain", path), ("asked", asked), ("fit", min(fit, asked - 1)))
     return Refusal(Reason.TOPOLOGY, detail)
+
+
+def _fitting(room: Room, asks: Sequence[Ask], domains: Domains, domain: int) -> int:
+    return packing.fitting_count(Field(room.free, domains.rows(domain), asks))
 
 
 def _task(demand: Named) -> tuple[tuple[str, str | int], ...]:
     return (("task", demand.task),) if demand.task else ()
 
 
-def _worse(
-    one: tuple[float, Refusal] | None, other: tuple[float, Refusal] | None
-) -> tuple[float, Refusal] | None:
+def _worse(one: tuple[float, Refusal] | None, other: tuple[float, Refusal] | None) -> tuple[float, Refusal] | None:
     if one is None or other is None:
         return one or other
     return other if other[0] > one[0] else one
 
 
-def _lacking(
-    room: Room, asks: Sequence[Ask], task: tuple[tuple[str, str | int], ...]
-) -> tuple[float, Refusal] | None:
+def _lacking(room: Room, asks: Sequence[Ask], task: tuple[tuple[str, str | int], ...]) -> tuple[float, Refusal] | None:
     """The resource that these asks together lack most, as the ratio of asked to free and its refusal."""
-    usable: Mask = np.logical_or.reduce([ask.mask for ask in asks])
     asked: dict[str, int] = {}
-    free: dict[str, int] = {}
+    usable: dict[str, Mask] = {}
     names = room.snapshot.columns.names
     for ask in asks:
-        for name, amount in ask.want.unknown:
-            asked[name], free[name] = asked.get(name, 0) + amount * ask.count, 0
-        for column, amount in ask.want.asked:
-            name = names[column]
+        requested = [(names[column], amount) for column, amount in ask.want.asked]
+        for name, amount in (*requested, *ask.want.unknown):
             asked[name] = asked.get(name, 0) + amount * ask.count
-            if name not in free:
-                free[name] = _exact_sum(np.maximum(room.free[usable, column], 0))
+            usable[name] = usable[name] | ask.mask if name in usable else ask.mask
+    free = {name: _free(room, name, rows) for name, rows in usable.items()}
     ratios = {name: asked[name] / max(free[name], 1) for name in asked if asked[name] > free[name]}
     if not ratios:
         return None
     name = max(sorted(ratios), key=ratios.__getitem__)
     detail = (*task, ("resource", name), ("asked", asked[name]), ("free", free[name]))
     return ratios[name], Refusal(Reason.RESOURCES, detail)
+
+
+def _free(room: Room, name: str, rows: Mask) -> int:
+    column = room.snapshot.columns.of(name)
+    if column >= room.free.shape[1]:
+        return 0
+    return _exact_sum(np.maximum(room.free[rows, column], 0))
 
 
 def _exact_sum(values: Ints) -> int:

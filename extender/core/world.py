@@ -244,7 +244,8 @@ class World:
         self.namespace_queue[event.name] = event.queue
 
     def _namespace_gone(self, event: messages.NamespaceGone) -> None:
-        self.namespace_queue.pop(event.name, None)
+        if self.namespace_queue.pop(event.name, None) is not None:
+            self._needs.clear()
 
     _HANDLERS: ClassVar[dict[type, Any]] = {
         messages.PodSeen: _pod_seen,

@@ -4,9 +4,10 @@ Takes: a method, a path, JSON. Gives: the raw bytes of a success, or an exceptio
 retry (but for a refused token, when nothing was done), follow redirects, or use the client library's
 models: those are far too slow, and raise for a binding that succeeded.
 
-Writes, reads and watches have a pool of connections each, so that a look at the Lease or at a pod never waits behind
-a gang's binds, and watches take nothing from either. Every call has a time limit for its answer, and another one for
-its wait in the pool: a thousand binds wait for each other, which is no failure of any of them.
+Writes, reads and watches have a pool of connections each, so that a look at the Lease or at a pod never
+waits behind a gang's binds, and watches take nothing from either. Every call has a time limit for its
+answer, and another one for its wait in the pool: a thousand binds wait for each other, which is no failure
+of any of them.
 """
 
 import asyncio
@@ -26,8 +27,8 @@ CALL_SECONDS = 10.0
 CONNECT_SECONDS = 10.0
 #: how long a write may wait for a connection before that counts as a failure
 QUEUE_SECONDS = 20.0
-#: Measured with 500 binds at once, cold, over TLS on 2 busy cores: 64 connections cost 0.7 s of our CPU; 256 cost 1.2 to
-#: 1.9 s, nearly all of it handshakes, and a third of the binds ran into their time limit. Warm, there is no difference.
+#: Measured with 500 binds at once over TLS on 2 busy cores, no connection open yet: 64 connections cost 0.7 s of
+#: our CPU; 256 cost 1.2 to 1.9 s for the handshakes, and once a third of the binds ran into their time limit.
 WRITE_CONNECTIONS = 64
 READ_CONNECTIONS = 32
 #: below the 90 s after which the API server closes idle connections; a gang finds warm ones
@@ -94,9 +95,7 @@ class Api:
         return decode_object(await self.request("GET", path, query=query, timeout=timeout, queue=0.0))
 
     @contextlib.asynccontextmanager
-    async def stream(
-        self, path: str, query: Query, idle_seconds: float
-    ) -> AsyncIterator[aiohttp.StreamReader]:
+    async def stream(self, path: str, query: Query, idle_seconds: float) -> AsyncIterator[aiohttp.StreamReader]:
         """GET an answer without end; `idle_seconds` without a byte end it as Unreachable."""
         limit = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=idle_seconds)
         async with self._answer(self._watches, "GET", path, query, None, {}, limit) as response:
@@ -185,7 +184,8 @@ async def connect(
         # compressing costs more than loopback or a data centre's network does
         "Accept-Encoding": "identity",
     }
-    secure = credentials.ssl_context(access.configuration)
+    # a context takes long to load; plain HTTP, as to `kubectl proxy`, has no use for one
+    secure = credentials.ssl_context(access.configuration) if access.host.startswith("https") else True
 
     def pool(connections: int, buffer: int = 2**16) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(limit=connections, ssl=secure, keepalive_timeout=KEEPALIVE_SECONDS)

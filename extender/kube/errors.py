@@ -149,9 +149,7 @@ def from_status(status: int, content: Mapping[str, Any], retry_after: str | None
         seconds = _seconds(details.get("retryAfterSeconds"))
     if seconds is None and family is TooManyRequests:
         seconds = RETRY_AFTER_DEFAULT
-    return family(
-        status, _text(content.get("reason")), _text(content.get("message")), seconds, _causes(details)
-    )
+    return family(status, _text(content.get("reason")), _text(content.get("message")), seconds, _causes(details))
 
 
 def _decode_status(body: bytes) -> Mapping[str, Any]:
@@ -181,6 +179,4 @@ def _causes(details: Mapping[str, Any]) -> tuple[str, ...]:
     causes = details.get("causes")
     if not isinstance(causes, list):
         return ()
-    return tuple(
-        _text(cause.get("reason"))[:MESSAGE_LIMIT] for cause in causes[:16] if isinstance(cause, dict)
-    )
+    return tuple(_text(cause.get("reason"))[:MESSAGE_LIMIT] for cause in causes[:16] if isinstance(cause, dict))

@@ -18,7 +18,7 @@ class Observer(Protocol):
         """One event is handed on, so long after its bytes were taken from the connection."""
 
     def watch_restarted(self, resource: str, reason: str) -> None:
-        """A list or watch ended; `reason` is `closed` for an orderly end, else the kind of the failure."""
+        """A list or watch ended; `reason` is `closed` or `silent` for an orderly end, else a failure's kind."""
 
     def object_set_aside(self, resource: str, name: str, error: Exception) -> None:
         """One object could not be used; everything else goes on."""

@@ -67,15 +67,9 @@ class Served:
 PODS = Resource("", ("v1",), "pods", namespaced=True)
 NODES = Resource("", ("v1",), "nodes", namespaced=False)
 NAMESPACES = Resource("", ("v1",), "namespaces", namespaced=False)
-NATIVE_POD_GROUPS = Resource(
-    "scheduling.k8s.io", ("v1", "v1beta1"), "podgroups", namespaced=True, optional=True
-)
-PLUGIN_POD_GROUPS = Resource(
-    "scheduling.x-k8s.io", ("v1alpha1",), "podgroups", namespaced=True, optional=True
-)
-VOLCANO_POD_GROUPS = Resource(
-    "scheduling.volcano.sh", ("v1beta1",), "podgroups", namespaced=True, optional=True
-)
+NATIVE_POD_GROUPS = Resource("scheduling.k8s.io", ("v1", "v1beta1"), "podgroups", namespaced=True, optional=True)
+PLUGIN_POD_GROUPS = Resource("scheduling.x-k8s.io", ("v1alpha1",), "podgroups", namespaced=True, optional=True)
+VOLCANO_POD_GROUPS = Resource("scheduling.volcano.sh", ("v1beta1",), "podgroups", namespaced=True, optional=True)
 QUEUES = Resource("muster.dev", ("v1alpha1",), "queues", namespaced=False, optional=True)
 POD_GROUPS = Resource("muster.dev", ("v1alpha1",), "podgroups", namespaced=True, optional=True)
 TOPOLOGIES = Resource("muster.dev", ("v1alpha1",), "topologies", namespaced=False, optional=True)
@@ -134,6 +128,4 @@ async def _serves(api: client.Api, resource: Resource, version: str) -> bool:
     except errors.NotFound:
         return False
     rows = answer.get("resources")
-    return isinstance(rows, list) and any(
-        isinstance(row, dict) and row.get("name") == resource.plural for row in rows
-    )
+    return isinstance(rows, list) and any(isinstance(row, dict) and row.get("name") == resource.plural for row in rows)

@@ -67,6 +67,9 @@ class Pace:
     idle: float = 150.0
     backoff_first: float = 0.1
     backoff_ceiling: float = 10.0
+    #: a watch that told nothing, not even a bookmark, for so long is resumed by a list: after a restore of etcd the
+    #: position may lie in the future, and the API server waits for it in silence
+    silence: float = 120.0
     #: how often an optional resource that is not served is asked for
     reprobe: float = 30.0
     #: a watch that told nothing and was closed sooner than this counts as a failure
@@ -157,6 +160,7 @@ async def follow(
             async with contextlib.aclosing(_list_and_watch(api, served, cursor, pace)) as events:
                 async for event in events:
                     yield event
+            observer.watch_restarted(cursor.label, "silent")
         except errors.KubeError as error:
             observer.watch_restarted(cursor.label, error.kind)
             await asyncio.sleep(_delay_after(error, cursor, delays))
@@ -190,7 +194,7 @@ def _delay_after(error: errors.KubeError, cursor: Cursor, delays: backoff.Backof
 async def _list_and_watch(
     api: client.Api, served: resources.Served, cursor: Cursor, pace: Pace
 ) -> AsyncGenerator[Event, None]:
-    """List if there is no position to resume from, then watch until something fails."""
+    """List if there is no position to resume from, then watch until that fails or was silent for too long."""
     if not cursor.position:
         async with contextlib.aclosing(_list(api, served, cursor, pace)) as events:
             async for event in events:
@@ -199,17 +203,21 @@ async def _list_and_watch(
             yield synced
     while True:
         started, position = _now(), cursor.position
-        async with contextlib.aclosing(_watch_once(api, served, cursor, pace)) as changes:
-            async for change in changes:
-                yield change
+        try:
+            async with contextlib.aclosing(_watch_once(api, served, cursor, pace)) as changes:
+                async for change in changes:
+                    yield change
+        finally:
+            if cursor.position == position and _now() - started >= pace.silence:
+                cursor.position = ""
+        if not cursor.position:
+            return
         if cursor.position == position and _now() - started < pace.shortest:
             raise errors.Unreachable("watch closed at once")
         cursor.observer.watch_restarted(cursor.label, "closed")
 
 
-async def _list(
-    api: client.Api, served: resources.Served, cursor: Cursor, pace: Pace
-) -> AsyncGenerator[Change, None]:
+async def _list(api: client.Api, served: resources.Served, cursor: Cursor, pace: Pace) -> AsyncGenerator[Change, None]:
     """One consistent list, page by page; deletions and the position are known after the last page."""
     present: set[str] = set()
     position = ""
@@ -230,9 +238,7 @@ async def _list(
     cursor.position = position
 
 
-async def _pages(
-    api: client.Api, served: resources.Served, pace: Pace
-) -> AsyncGenerator[dict[str, Any], None]:
+async def _pages(api: client.Api, served: resources.Served, pace: Pace) -> AsyncGenerator[dict[str, Any], None]:
     """The pages of a list, all of the same state, the newest: that is what no resourceVersion means.
 
     A page that is too large is asked for again at half the length. An expired continue token raises Gone.

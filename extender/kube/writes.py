@@ -3,7 +3,7 @@
 Takes: an Api and plain values. Gives: one write each, and whether it found its object. Must not: retry, or
 touch an object of another uid: names are used again, and a decision about a pod is about that pod.
 
-A write to a pod gives False if the pod is gone or another one has its name. All other failures are
+A write gives False if its object is gone or another one has its name. All other failures are
 exceptions.
 """
 
@@ -18,6 +18,8 @@ QUEUE_GATE = "muster.dev/queue"
 WAKE_ANNOTATION = "muster.dev/wake"
 OPEN_QUEUES = "muster-admission"
 NOTE_LIMIT = 1024
+#: the API server itself tries for 10 s to evict a pending pod of another uid before it says Conflict
+EVICT_SECONDS = 15.0
 _PODS = resources.Served(resources.PODS, "v1")
 
 
@@ -26,9 +28,7 @@ async def read_pod(api: client.Api, namespace: str, name: str) -> dict[str, Any]
     return await _read_or_none(api, _PODS.path(namespace, name))
 
 
-async def read_group(
-    api: client.Api, served: resources.Served, namespace: str, name: str
-) -> dict[str, Any] | None:
+async def read_group(api: client.Api, served: resources.Served, namespace: str, name: str) -> dict[str, Any] | None:
     """The group object as the API server has it now; None if there is none."""
     return await _read_or_none(api, served.path(namespace, name))
 
@@ -41,9 +41,7 @@ async def ungate(api: client.Api, namespace: str, name: str, uid: str) -> bool:
 
 async def nominate(api: client.Api, namespace: str, name: str, uid: str, node: str | None) -> bool:
     """Set the pod's nominated node, or clear it with None: it is a reservation inside the scheduler."""
-    return await _patch_pod(
-        api, namespace, name, uid, {"status": {"nominatedNodeName": node}}, subresource="/status"
-    )
+    return await _patch_pod(api, namespace, name, uid, {"status": {"nominatedNodeName": node}}, subresource="/status")
 
 
 async def wake(api: client.Api, namespace: str, name: str, uid: str, token: str) -> bool:
@@ -58,9 +56,7 @@ async def post_annotations(
     return await _patch_pod(api, namespace, name, uid, {"metadata": {"annotations": dict(annotations)}})
 
 
-async def set_pod_condition(
-    api: client.Api, namespace: str, name: str, uid: str, condition: Mapping[str, str]
-) -> bool:
+async def set_pod_condition(api: client.Api, namespace: str, name: str, uid: str, condition: Mapping[str, str]) -> bool:
     """Set one condition of a pod, found by its `type`, which must not be one of the kubelet's."""
     return await _patch_pod(
         api, namespace, name, uid, {"status": {"conditions": [dict(condition)]}}, subresource="/status"
@@ -71,14 +67,20 @@ async def _patch_pod(
     api: client.Api, namespace: str, name: str, uid: str, patch: dict[str, Any], subresource: str = ""
 ) -> bool:
     """A strategic merge patch that only the pod with `uid` takes."""
-    path = _PODS.path(namespace, name)
     body = patch | {"metadata": {**patch.get("metadata", {}), "uid": uid}}
+    return await _patch(api, _PODS.path(namespace, name), subresource, uid, body, client.STRATEGIC_PATCH)
+
+
+async def _patch(
+    api: client.Api, path: str, subresource: str, uid: str | None, body: object, content_type: str
+) -> bool:
+    """A patch that names the uid, if there is one; another one is answered by 409 or 422, as are other faults."""
     try:
-        await api.request("PATCH", path + subresource, body=body, content_type=client.STRATEGIC_PATCH)
+        await api.request("PATCH", path + subresource, body=body, content_type=content_type)
     except errors.NotFound:
         return False
     except (errors.Conflict, errors.Invalid):
-        if await _is_live(api, namespace, name, uid):
+        if uid is None or await _is_live(api, path, uid):
             raise
         return False
     return True
@@ -94,6 +96,7 @@ class Eviction(enum.StrEnum):
 
 async def evict(api: client.Api, namespace: str, name: str, uid: str) -> Eviction:
     """Evict the pod, respecting disruption budgets."""
+    path = _PODS.path(namespace, name)
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -101,15 +104,15 @@ async def evict(api: client.Api, namespace: str, name: str, uid: str) -> Evictio
         "deleteOptions": {"preconditions": {"uid": uid}},
     }
     try:
-        await api.request("POST", f"{_PODS.path(namespace, name)}/eviction", body=body)
+        await api.request("POST", f"{path}/eviction", body=body, timeout=EVICT_SECONDS)
     except errors.NotFound:
         return Eviction.GONE
     except errors.TooManyRequests as error:
         if "DisruptionBudget" not in error.causes:
             raise
         return Eviction.BUDGET
-    except errors.Conflict:
-        if await _is_live(api, namespace, name, uid):
+    except (errors.Conflict, errors.ServerError, errors.Unreachable):
+        if await _is_live(api, path, uid):
             raise
         return Eviction.GONE
     return Eviction.ACCEPTED
@@ -120,36 +123,27 @@ async def put_open_queues(api: client.Api, namespace: str, names: Iterable[str])
     collection = f"/api/v1/namespaces/{resources.quote(namespace)}/configmaps"
     data = {"open": "\n".join(sorted(set(names)))}
     try:
-        await _merge(api, f"{collection}/{OPEN_QUEUES}", {"data": data})
+        await api.request("PATCH", f"{collection}/{OPEN_QUEUES}", body={"data": data}, content_type=client.MERGE_PATCH)
     except errors.NotFound:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": OPEN_QUEUES}, "data": data}
         await api.request("POST", collection, body=body)
 
 
-async def patch_status(
-    api: client.Api, path: str, patch: Mapping[str, Any], *, strategic: bool = False
-) -> bool:
-    """Merge `patch`, which holds `status` and perhaps metadata.uid, into the object; False if there is none.
+async def patch_status(api: client.Api, path: str, patch: Mapping[str, Any], *, strategic: bool = False) -> bool:
+    """Merge `patch`, which holds `status` and perhaps metadata.uid, into the object; False if it is gone.
 
-    `strategic` merges lists by their keys, as only built-in kinds can.
+    `strategic` merges lists by their keys, as only built-in kinds can. The status of custom resources ignores the uid.
     """
+    metadata = patch.get("metadata")
+    uid = metadata.get("uid") if isinstance(metadata, dict) else None
     kind = client.STRATEGIC_PATCH if strategic else client.MERGE_PATCH
-    try:
-        await api.request("PATCH", f"{path}/status", body=patch, content_type=kind)
-    except errors.NotFound:
-        return False
-    return True
+    return await _patch(api, path, "/status", uid, patch, kind)
 
 
-async def patch_annotations(
-    api: client.Api, path: str, uid: str, annotations: Mapping[str, str | None]
-) -> bool:
-    """Set annotations of an object that is no pod; False if there is none."""
-    try:
-        await _merge(api, path, {"metadata": {"uid": uid, "annotations": dict(annotations)}})
-    except errors.NotFound:
-        return False
-    return True
+async def patch_annotations(api: client.Api, path: str, uid: str, annotations: Mapping[str, str | None]) -> bool:
+    """Set annotations of any object; False if it is gone."""
+    body = {"metadata": {"uid": uid, "annotations": dict(annotations)}}
+    return await _patch(api, path, "", uid, body, client.MERGE_PATCH)
 
 
 async def create_event(
@@ -200,14 +194,10 @@ async def _read_or_none(api: client.Api, path: str) -> dict[str, Any] | None:
         return None
 
 
-async def _is_live(api: client.Api, namespace: str, name: str, uid: str) -> bool:
-    pod = await read_pod(api, namespace, name)
-    metadata = pod.get("metadata") if pod is not None else None
+async def _is_live(api: client.Api, path: str, uid: str) -> bool:
+    found = await _read_or_none(api, path)
+    metadata = found.get("metadata") if found is not None else None
     return isinstance(metadata, dict) and metadata.get("uid") == uid
-
-
-async def _merge(api: client.Api, path: str, patch: Mapping[str, Any]) -> None:
-    await api.request("PATCH", path, body=patch, content_type=client.MERGE_PATCH)
 
 
 def _number(value: object) -> int:

@@ -31,9 +31,7 @@ class ApiMetrics:
             call,
             registry=registry,
         )
-        self._errors = Counter(
-            "muster_api_errors", "Those of the calls that did not succeed.", call, registry=registry
-        )
+        self._errors = Counter("muster_api_errors", "Those of the calls that did not succeed.", call, registry=registry)
         self._seconds = Histogram(
             "muster_api_request_seconds",
             "Duration of calls to the API server; watches not included.",

@@ -159,9 +159,7 @@ class TextLines(logging.Formatter):
         """The record as a line; a traceback stays on it, with its line ends escaped."""
         content = _content(record)
         head = [str(content.pop(name)) for name in ("time", "level", "logger", "message")]
-        return redaction.one_line(
-            " ".join([*head, *(f"{name}={_quoted(value)}" for name, value in content.items())])
-        )
+        return redaction.one_line(" ".join([*head, *(f"{name}={_quoted(value)}" for name, value in content.items())]))
 
 
 def _quoted(value: object) -> str:

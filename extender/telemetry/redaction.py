@@ -55,8 +55,7 @@ def one_line(value: str) -> str:
     if value.isprintable():
         return value
     return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in value
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in value
     )
 
 

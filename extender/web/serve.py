@@ -80,9 +80,7 @@ async def _open(site: web.TCPSite) -> None:
     try:
         await site.start()
     except OSError as error:
-        raise settings.Unusable(
-            f"--listen: {error.strerror}; choose a free port and an own address"
-        ) from error
+        raise settings.Unusable(f"--listen: {error.strerror}; choose a free port and an own address") from error
 
 
 def health_routes(ready: Ready, registry: prometheus_client.CollectorRegistry) -> list[web.RouteDef]:

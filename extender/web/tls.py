@@ -76,9 +76,7 @@ def _load(files: settings.Tls, protocol: ssl._SSLMethod) -> ssl.SSLContext:
     try:
         context.load_verify_locations(files.client_ca)
     except (OSError, ValueError) as error:
-        raise settings.Unusable(
-            f"--client-ca: {error}; give the certificate of an authority in PEM"
-        ) from error
+        raise settings.Unusable(f"--client-ca: {error}; give the certificate of an authority in PEM") from error
     return context
 
 

@@ -91,9 +91,7 @@ class Reader:
             self.note(path, found, "a list of texts")
         return kept
 
-    def integer(
-        self, parent: Object, key: str, path: str, low: int = -_MAX_INT, high: int = _MAX_INT
-    ) -> int | None:
+    def integer(self, parent: Object, key: str, path: str, low: int = -_MAX_INT, high: int = _MAX_INT) -> int | None:
         """The integer of a field within bounds, else None."""
         found = parent.get(key)
         if found is None:

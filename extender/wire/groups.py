@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 from extender.core.ids import GroupKey, QueueName, Source, TaskName
 from extender.core.model import Group
+from extender.core.reasons import Reason
 from extender.wire import marks
 from extender.wire.fields import Object, Reader, metadata
 
 _MAX_PRIORITY = 2**31 - 1
 _INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 WHY_ANNOTATION = "muster.dev/why"
+_REASONS = frozenset(reason.value for reason in Reason)
 
 _Tasks = tuple[tuple[TaskName, int], ...]
 
@@ -73,18 +75,16 @@ def _native(reader: Reader, spec: Object, status: Object) -> _Stated:
     policy = reader.mapping(spec, "schedulingPolicy", path)
     minimum: int | None = 1
     if policy.get("gang") is not None:
-        minimum = _minimum(
-            reader, reader.mapping(policy, "gang", f"{path}.gang"), "minCount", f"{path}.gang.minCount"
-        )
+        minimum = _minimum(reader, reader.mapping(policy, "gang", f"{path}.gang"), "minCount", f"{path}.gang.minCount")
     elif policy.get("basic") is None:
         reader.note(path, policy.get("basic"), "a basic or a gang policy")
-    scheduled, reason = _condition(reader, status, _INITIALLY_SCHEDULED)
+    scheduled, reason, message = _condition(reader, status, _INITIALLY_SCHEDULED)
     return _Stated(
         min_member=minimum,
         topology_required=_native_level(reader, spec),
         priority=_priority(reader, spec),
         initially_scheduled=scheduled == "True",
-        stated_reason=reason if scheduled == "False" else "",
+        stated_reason=(_leading_reason(message) or reason) if scheduled == "False" else "",
     )
 
 
@@ -111,7 +111,7 @@ def _volcano(reader: Reader, spec: Object, status: Object) -> _Stated:
         (TaskName(name), reader.integer(minima, name, f"{path}[{name}]", 0, marks.MAX_MEMBERS))
         for name in sorted(minima)
     ]
-    waiting, reason = _condition(reader, status, "Unschedulable")
+    waiting, reason, _ = _condition(reader, status, "Unschedulable")
     return _Stated(
         min_member=_minimum(reader, spec, "minMember", "spec.minMember"),
         tasks=tuple((name, minimum) for name, minimum in tasks if minimum),
@@ -141,14 +141,14 @@ def _muster_tasks(reader: Reader, spec: Object) -> _Tasks:
     minima: dict[TaskName, int] = {}
     for task in reader.objects(spec, "tasks", path):
         name = TaskName(reader.text(task, "name", f"{path}.name"))
-        minimum = _minimum(reader, task, "minMember", f"{path}[{name}].minMember")
+        minimum = reader.integer(task, "minMember", f"{path}[{name}].minMember", 0, marks.MAX_MEMBERS)
         if not name or name in minima:
             reader.note(f"{path}.name", name, "a name of its own")
-        elif minimum is None:
-            reader.say(f"{path}[{name}].minMember", "is missing or not sound")
-        else:
-            minima[name] = minimum
-    return tuple(minima.items())
+            continue
+        if task.get("minMember") is None:
+            reader.say(f"{path}[{name}].minMember", "is missing")
+        minima[name] = minimum or 0
+    return tuple((name, minimum) for name, minimum in minima.items() if minimum)
 
 
 _READERS: dict[Source, Callable[[Reader, Object, Object], _Stated]] = {
@@ -178,16 +178,23 @@ def _queue(reader: Reader, meta: Object, spec: Object) -> QueueName | None:
     return QueueName(named) if named else marks.queue_of(reader, labels)
 
 
-def _condition(reader: Reader, status: Object, kind: str) -> tuple[str, str]:
-    """Status and reason of a condition."""
+def _condition(reader: Reader, status: Object, kind: str) -> tuple[str, str, str]:
+    """Status, reason and message of a condition."""
     for condition in reader.objects(status, "conditions", "status.conditions"):
         if condition.get("type") == kind:
             path = f"status.conditions[{kind}]"
-            return reader.text(condition, "status", path), reader.text(condition, "reason", path)
-    return "", ""
+            said = [reader.text(condition, key, path) for key in ("status", "reason", "message")]
+            return said[0], said[1], said[2]
+    return "", "", ""
 
 
 def _why(reader: Reader, meta: Object) -> str:
-    """The reason with which our own annotation begins, where a status has no place for it."""
+    """The reason in our own annotation, where a status has no place for it."""
     notes = reader.mapping(meta, "annotations", "metadata.annotations")
-    return reader.text(notes, WHY_ANNOTATION, WHY_ANNOTATION).partition(":")[0].strip()
+    return _leading_reason(reader.text(notes, WHY_ANNOTATION, WHY_ANNOTATION))
+
+
+def _leading_reason(text: str) -> str:
+    """The reason of ours with which a text begins ("Reason: sentence", see status), else nothing."""
+    word = text.partition(":")[0]
+    return word if word in _REASONS else ""

@@ -41,9 +41,7 @@ _NOTHING = Declared()
 _DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
-def group_of(
-    reader: Reader, namespace: str, uid: str, spec: Object, labels: Object, notes: Object
-) -> GroupKey:
+def group_of(reader: Reader, namespace: str, uid: str, spec: Object, labels: Object, notes: Object) -> GroupKey:
     """The group that the pod's marks name, in the order of `Source`; without one the pod alone."""
     if spec.get("schedulingGroup") is not None:
         native = reader.mapping(spec, "schedulingGroup", "spec.schedulingGroup")

@@ -133,9 +133,7 @@ def decode_release(body: bytes) -> ReleaseRequest:
 def encode_release_answer(answer: Mapping[PodUid, Grant | Veto]) -> bytes:
     """Body of the extender's answer to POST /release."""
     members = {
-        uid: {"veto": verdict.text}
-        if isinstance(verdict, Veto)
-        else {"annotations": dict(verdict.annotations)}
+        uid: {"veto": verdict.text} if isinstance(verdict, Veto) else {"annotations": dict(verdict.annotations)}
         for uid, verdict in answer.items()
     }
     return orjson.dumps({"members": members})

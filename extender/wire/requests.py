@@ -145,14 +145,10 @@ def _differs(status: Object, asked: Object) -> bool:
     if status.get("allocatedResources") not in (None, asked):
         return True
     resources = status.get("resources")
-    return resources is not None and (
-        resources.__class__ is not dict or resources.get("requests") not in (None, asked)
-    )
+    return resources is not None and (resources.__class__ is not dict or resources.get("requests") not in (None, asked))
 
 
-def _aggregate(
-    reader: Reader, spec: Object, statuses: dict[str, Object], infeasible: bool, view: _View
-) -> _Nanos:
+def _aggregate(reader: Reader, spec: Object, statuses: dict[str, Object], infeasible: bool, view: _View) -> _Nanos:
     total: _Nanos = {}
     for container in reader.objects(spec, "containers", "spec.containers"):
         _add(total, _of_container(reader, container, statuses, infeasible, view))
@@ -165,10 +161,9 @@ def _aggregate(
         if container.get("restartPolicy") == "Always":
             _add(total, own)
             _add(sidecars, own)
-            own = sidecars
         else:
             _add(own, sidecars)
-        _raise_to(peak, own)
+            _raise_to(peak, own)
     _raise_to(total, peak)
     return total
 

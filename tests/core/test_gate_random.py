@@ -57,6 +57,10 @@ class Cluster(RuleBasedStateMachine):
         self.made = 0
         self.acting = True
         self.driver = make_driver(START)
+        for name in "ab":
+            for task in ("launcher", "worker", "worker", "worker"):
+                self.create(name, task, owned=True)
+        self.unshown.clear()
         self.start_gate()
 
     # --- the gate -------------------------------------------------------------------------------
@@ -89,9 +93,7 @@ class Cluster(RuleBasedStateMachine):
                 assert pod is None or pod.node == node, "a success that is not true"
                 assert uid in self.ever_bound, "a success that was never true"
             elif isinstance(effect, gm.Bind):
-                assert (effect.uid, effect.node) in known.values(), (
-                    "a binding for a call that nobody waits for"
-                )
+                assert (effect.uid, effect.node) in known.values(), "a binding for a call that nobody waits for"
         self.asked.extend(effect for effect in effects if not isinstance(effect, gm.Answer))
         if bound:
             self.check_minimum(bound)
@@ -106,9 +108,7 @@ class Cluster(RuleBasedStateMachine):
             group = world.groups[key]
             members = world.members[key].values()
             have = [
-                pod.task
-                for pod in members
-                if (standing(pod) in STARTED or pod.uid in going) and pod.uid not in leaving
+                pod.task for pod in members if (standing(pod) in STARTED or pod.uid in going) and pod.uid not in leaving
             ]
             assert len(have) >= group.min_member, "a release below the minimum"
             assert all(Counter(have)[task] >= least for task, least in group.tasks), "a task's minimum"
@@ -220,10 +220,28 @@ class Cluster(RuleBasedStateMachine):
     # --- what the API server and the extender do ------------------------------------------------
 
     @precondition(lambda self: self.asked)
-    @rule(data=st.data(), good=st.booleans())
-    def answer(self, data: st.DataObject, good: bool) -> None:
+    @rule(data=st.data(), how=st.sampled_from(["bad", "lost", "good"]))
+    def answer(self, data: st.DataObject, how: str) -> None:
         effect = self.asked.pop(data.draw(st.integers(0, len(self.asked) - 1)))
-        self.respond(effect, "good" if good else data.draw(st.sampled_from(["bad", "lost"])))
+        self.respond(effect, how)
+
+    @precondition(lambda self: self.asked)
+    @rule(count=st.integers(1, 6))
+    def answer_well(self, count: int) -> None:
+        for effect in self.asked[:count]:
+            self.asked.remove(effect)
+            self.respond(effect, "good")
+
+    @rule(name=st.sampled_from("ab"), bad=st.integers(0, 4))
+    def start(self, name: str, bad: int) -> None:
+        """All members are called, and everything goes well but for the last bindings."""
+        self.call_all(name)
+        while any(not isinstance(effect, gm.Bind) for effect in self.asked):
+            effect = next(effect for effect in self.asked if not isinstance(effect, gm.Bind))
+            self.asked.remove(effect)
+            self.respond(effect, "good")
+        for _ in range(min(bad, len(self.asked))):
+            self.respond(self.asked.pop(), "bad")
 
     def respond(self, effect: gm.GateEffect, how: str) -> None:
         match effect:
@@ -234,9 +252,7 @@ class Cluster(RuleBasedStateMachine):
                 group = next(g for g in self.groups.values() if g.key == effect.key)
                 self.send(gm.GroupRead(effect.key, effect.ask, group, failed=how != "good"))
             case gm.AskRelease():
-                said = {
-                    member.uid: {} if how == "good" or n else None for n, member in enumerate(effect.members)
-                }
+                said = {member.uid: {} if how == "good" or n else None for n, member in enumerate(effect.members)}
                 self.send(gm.ReleaseAnswered(effect.key, effect.ask, None if how == "lost" else said))
             case gm.Bind():
                 self.send(self.bind(effect, how))
@@ -295,12 +311,12 @@ class Cluster(RuleBasedStateMachine):
     def teardown(self) -> None:
         """The noise ends: everything is shown and answered, and time passes."""
         self.act(True)
-        for _ in range(700):
+        for seconds in [1.0] * 60 + [60.0] * 10:
             while self.unshown or self.asked:
                 self.show(len(self.unshown))
                 if self.asked:
                     self.respond(self.asked.pop(0), "good")
-            self.tick(1.0)
+            self.tick(seconds)
         assert not self.driver.unanswered, "a call without an answer"
         assert self.driver.gate.shown() == ()
         for name in self.groups:
@@ -311,8 +327,8 @@ class Cluster(RuleBasedStateMachine):
 
 
 Cluster.TestCase.settings = settings(
-    max_examples=120,
-    stateful_step_count=40,
+    max_examples=100,
+    stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -54,8 +54,6 @@ def recorder() -> kube_stub.Recorder:
 
 
 @pytest.fixture
-async def api(
-    kubeconfig: str, recorder: kube_stub.Recorder, stub: kube_stub.Stub
-) -> AsyncIterator[client.Api]:
+async def api(kubeconfig: str, recorder: kube_stub.Recorder, stub: kube_stub.Stub) -> AsyncIterator[client.Api]:
     async with client.connect(kubeconfig, component="muster-test", observer=recorder) as connected:
         yield connected

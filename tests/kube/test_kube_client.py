@@ -3,12 +3,14 @@
 
 import asyncio
 import pathlib
+import ssl
 from typing import Any
 
 import kube_stub
 import pytest
 from aiohttp import web
 from kube_stub import fail, hang, ok, reset
+from kubernetes_asyncio.client import Configuration
 
 from extender.kube import client, credentials, errors, observing
 
@@ -119,9 +121,7 @@ async def test_a_port_that_nobody_serves_is_unreachable(
 
 async def test_a_call_says_who_asks_and_what_it_accepts(api: client.Api, stub: kube_stub.Stub) -> None:
     stub.on("PATCH", "/api/v1/nodes/n", ok({}))
-    await api.request(
-        "PATCH", "/api/v1/nodes/n", query={"a": "x y&z"}, body={"k": 1}, content_type=client.MERGE_PATCH
-    )
+    await api.request("PATCH", "/api/v1/nodes/n", query={"a": "x y&z"}, body={"k": 1}, content_type=client.MERGE_PATCH)
     (asked,) = stub.asked
     assert asked.headers["User-Agent"].startswith("muster-test/")
     assert asked.headers["Accept-Encoding"] == "identity"
@@ -131,9 +131,7 @@ async def test_a_call_says_who_asks_and_what_it_accepts(api: client.Api, stub: k
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"\xff"], ids=["empty", "cut", "a list", "no UTF-8"])
-async def test_a_read_that_is_no_json_object_is_unreadable(
-    api: client.Api, stub: kube_stub.Stub, body: bytes
-) -> None:
+async def test_a_read_that_is_no_json_object_is_unreadable(api: client.Api, stub: kube_stub.Stub, body: bytes) -> None:
     stub.on("GET", "/version", ok(body))
     with pytest.raises(errors.Unreadable):
         await api.read("/version")
@@ -149,9 +147,7 @@ async def test_a_body_without_bounds_is_not_taken(
     assert await api.read("/version") == {"fine": True}
 
 
-async def test_a_full_pool_of_writes_delays_neither_reads_nor_watches(
-    api: client.Api, stub: kube_stub.Stub
-) -> None:
+async def test_a_full_pool_of_writes_delays_neither_reads_nor_watches(api: client.Api, stub: kube_stub.Stub) -> None:
     stub.on("POST", "/slow", hang)
     stub.on("GET", "/version", ok({}))
     stub.on("WATCH", "/w", kube_stub.stream({"type": "x"}))
@@ -168,17 +164,13 @@ async def test_a_full_pool_of_writes_delays_neither_reads_nor_watches(
     await asyncio.gather(*calls, return_exceptions=True)
 
 
-async def test_the_wait_in_the_pool_does_not_count_against_the_answer(
-    api: client.Api, stub: kube_stub.Stub
-) -> None:
+async def test_the_wait_in_the_pool_does_not_count_against_the_answer(api: client.Api, stub: kube_stub.Stub) -> None:
     async def slow(server: kube_stub.Stub, request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(0.1)
         return web.json_response({})
 
     stub.on("POST", "/slow", slow)
-    calls = [
-        api.request("POST", "/slow", timeout=0.5, queue=10.0) for _ in range(8 * client.WRITE_CONNECTIONS)
-    ]
+    calls = [api.request("POST", "/slow", timeout=0.5, queue=10.0) for _ in range(8 * client.WRITE_CONNECTIONS)]
     assert len(await asyncio.gather(*calls)) == 8 * client.WRITE_CONNECTIONS
 
 
@@ -201,9 +193,7 @@ async def test_a_token_that_was_rotated_is_read_again_when_the_old_one_is_refuse
     assert {asked.headers["Authorization"] for asked in stub.asked[-5:]} == {"Bearer second"}
 
 
-async def test_a_refused_token_without_another_one_is_tried_once(
-    api: client.Api, stub: kube_stub.Stub
-) -> None:
+async def test_a_refused_token_without_another_one_is_tried_once(api: client.Api, stub: kube_stub.Stub) -> None:
     stub.token = "never"
     with pytest.raises(errors.Unauthorized):
         await api.request("POST", "/x")
@@ -240,6 +230,14 @@ async def test_a_service_account_is_read_from_its_files_each_time(tmp_path: path
     assert await access.refused("Bearer one")
     assert await access.header() == "Bearer two"
     assert not await access.refused("Bearer two")
+
+
+def test_servers_are_verified_unless_the_configuration_says_otherwise() -> None:
+    configuration = Configuration()
+    assert credentials.ssl_context(configuration).verify_mode is ssl.CERT_REQUIRED
+    assert not credentials.ssl_context(configuration).verify_flags & ssl.VERIFY_X509_STRICT
+    configuration.verify_ssl = False
+    assert credentials.ssl_context(configuration).verify_mode is ssl.CERT_NONE
 
 
 MISCONFIGURED = {

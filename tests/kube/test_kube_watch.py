@@ -14,13 +14,11 @@ from extender.kube import client, errors, resources, watch
 
 PODS = "/api/v1/pods"
 PACE = watch.Pace(
-    page=500,
     list_timeout=0.5,
     idle=0.3,
     backoff_first=0.001,
     backoff_ceiling=0.004,
     reprobe=0.01,
-    shortest=0.02,
 )
 #: the same, but a silent watch stays open for the length of a test
 CALM = watch.Pace(list_timeout=2.0, backoff_first=0.001, backoff_ceiling=0.004, reprobe=0.01)
@@ -76,9 +74,7 @@ async def following(
             await task
 
 
-async def test_a_list_then_its_changes(
-    api: client.Api, stub: kube_stub.Stub, recorder: kube_stub.Recorder
-) -> None:
+async def test_a_list_then_its_changes(api: client.Api, stub: kube_stub.Stub, recorder: kube_stub.Recorder) -> None:
     stub.on("GET", PODS, page(pod("a"), pod("b")))
     stub.on(
         "WATCH",
@@ -108,9 +104,7 @@ async def test_a_list_then_its_changes(
 async def test_pages_are_one_list_and_deletions_wait_for_the_last(
     api: client.Api, stub: kube_stub.Stub, recorder: kube_stub.Recorder
 ) -> None:
-    stub.on(
-        "GET", PODS, page(pod("a"), more="t1"), page(pod("b"), more="t2/+="), page(pod("c")), page(pod("c"))
-    )
+    stub.on("GET", PODS, page(pod("a"), more="t1"), page(pod("b"), more="t2/+="), page(pod("c")), page(pod("c")))
     stub.on("WATCH", PODS, stream(event("ERROR", kube_stub.status_of(410, "Expired"))), stream())
     async with following(api, recorder) as reader:
         await until(lambda: stub.count("WATCH", PODS) == 2)
@@ -271,9 +265,7 @@ async def test_a_page_that_is_too_large_is_asked_for_in_halves(
     async with following(api, recorder) as reader:
         await until(lambda: stub.count("WATCH", PODS) == 1)
     assert reader.told == ["ADDED a", "ADDED b", "SYNCED"]
-    lists = [
-        (asked.query["limit"], asked.query.get("continue")) for asked in stub.asked if asked.verb == "GET"
-    ]
+    lists = [(asked.query["limit"], asked.query.get("continue")) for asked in stub.asked if asked.verb == "GET"]
     assert lists == [("500", None), ("500", "t"), ("250", "t"), ("125", "t")]
 
 
@@ -324,6 +316,26 @@ async def test_a_position_that_is_refused_again_and_again_is_given_up(
     assert reader.told == ["ADDED a", "SYNCED", "DELETED a"]
 
 
+@pytest.mark.parametrize("end", ["hang", "close"])
+async def test_a_watch_in_utter_silence_is_not_trusted(
+    api: client.Api, stub: kube_stub.Stub, recorder: kube_stub.Recorder, end: str
+) -> None:
+    """Kubernetes 1.37.2 answers a position in the future with 200 and silence, not even bookmarks."""
+
+    async def silent(server: kube_stub.Stub, request: Any) -> Any:
+        response = await stream(end="close")(server, request)
+        await asyncio.sleep(0.1)
+        return response
+
+    stub.on("GET", PODS, page(pod("a"), version="1000"), page(version="10"))
+    stub.on("WATCH", PODS, silent if end == "close" else stream(), stream(*([bookmark("11")] * 3)))
+    pace = watch.Pace(idle=0.2, silence=0.05, backoff_first=0.001, backoff_ceiling=0.004)
+    async with following(api, recorder, pace=pace) as reader:
+        await until(lambda: stub.count("WATCH", PODS) == 2)
+    assert reader.told == ["ADDED a", "SYNCED", "DELETED a"]
+    assert recorder.restarts == [("pods", "silent" if end == "close" else "unreachable")]
+
+
 async def test_an_unreachable_server_says_nothing_about_the_position(
     api: client.Api, stub: kube_stub.Stub, recorder: kube_stub.Recorder
 ) -> None:
@@ -339,7 +351,8 @@ async def test_a_watch_that_is_always_closed_at_once_is_a_failure_with_back_off(
 ) -> None:
     stub.on("GET", PODS, page())
     stub.on("WATCH", PODS, stream(end="close"))
-    async with following(api, recorder, pace=PACE):
+    pace = watch.Pace(shortest=5.0, backoff_first=0.001, backoff_ceiling=0.004)
+    async with following(api, recorder, pace=pace):
         await until(lambda: len(recorder.restarts) == 3)
     assert set(recorder.restarts) == {("pods", "unreachable")}
 

@@ -97,6 +97,8 @@ EVICTIONS: dict[str, tuple[Any, Any, str]] = {
     "404 is gone": (fail(404), None, "gone"),
     "a budget refuses": (fail(429, causes=[{"reason": "DisruptionBudget"}]), None, "budget"),
     "409, another uid: gone": (fail(409), ok(pod("p", uid="v")), "gone"),
+    "answer lost, and the pod is not there: gone": (kube_stub.reset, fail(404), "gone"),
+    "500, and the pod is not there: gone": (fail(500), fail(404), "gone"),
 }
 
 
@@ -109,6 +111,16 @@ async def test_an_eviction_is_for_one_uid(
         stub.on("GET", POD, get)
     assert await writes.evict(api, "ns", "p", "u") == want
     assert stub.asked[0].body["deleteOptions"] == {"preconditions": {"uid": "u"}}
+
+
+@pytest.mark.parametrize("answer", [fail(409), fail(500), kube_stub.reset], ids=["409", "500", "answer lost"])
+async def test_an_eviction_that_failed_on_a_live_pod_is_an_error(
+    api: client.Api, stub: kube_stub.Stub, answer: Any
+) -> None:
+    stub.on("POST", f"{POD}/eviction", answer)
+    stub.on("GET", POD, ok(pod("p", uid="u")))
+    with pytest.raises(errors.KubeError):
+        await writes.evict(api, "ns", "p", "u")
 
 
 async def test_a_throttled_eviction_is_not_a_budget(api: client.Api, stub: kube_stub.Stub) -> None:
@@ -135,16 +147,49 @@ async def test_a_missing_admission_map_is_created(api: client.Api, stub: kube_st
     assert stub.asked[1].body["data"] == {"open": ""}
 
 
-async def test_status_and_annotations_of_other_objects(api: client.Api, stub: kube_stub.Stub) -> None:
-    path = resources.Served(resources.POD_GROUPS, "v1alpha1").path("ns", "g")
-    assert path == "/apis/muster.dev/v1alpha1/namespaces/ns/podgroups/g"
-    stub.on("PATCH", f"{path}/status", ok({}), fail(404))
-    stub.on("PATCH", path, ok({}), fail(404))
-    assert await writes.patch_status(api, path, {"status": {"phase": "Running"}})
-    assert not await writes.patch_status(api, path, {"status": {"phase": "Running"}})
-    assert await writes.patch_annotations(api, path, "u", {"muster.dev/why": "x"})
-    assert not await writes.patch_annotations(api, path, "u", {"muster.dev/why": "x"})
-    assert stub.asked[2].body == {"metadata": {"uid": "u", "annotations": {"muster.dev/why": "x"}}}
+GROUP = resources.Served(resources.POD_GROUPS, "v1alpha1").path("ns", "g")
+OTHERS: dict[str, tuple[Write, str, str, Any]] = {
+    "a custom resource's status is merged": (
+        lambda api: writes.patch_status(api, GROUP, {"metadata": {"uid": "u"}, "status": {"phase": "Running"}}),
+        f"{GROUP}/status",
+        MERGE,
+        {"metadata": {"uid": "u"}, "status": {"phase": "Running"}},
+    ),
+    "a built-in kind's status is merged by the keys of its lists": (
+        lambda api: writes.patch_status(
+            api, GROUP, {"metadata": {"uid": "u"}, "status": {"conditions": []}}, strategic=True
+        ),
+        f"{GROUP}/status",
+        STRATEGIC,
+        {"metadata": {"uid": "u"}, "status": {"conditions": []}},
+    ),
+    "annotations are merged": (
+        lambda api: writes.patch_annotations(api, GROUP, "u", {"muster.dev/why": "x"}),
+        GROUP,
+        MERGE,
+        {"metadata": {"uid": "u", "annotations": {"muster.dev/why": "x"}}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("write", "path", "content_type", "body"), OTHERS.values(), ids=OTHERS.keys())
+async def test_a_patch_of_another_object_is_for_its_uid(
+    api: client.Api, stub: kube_stub.Stub, write: Write, path: str, content_type: str, body: Any
+) -> None:
+    stub.on("PATCH", path, ok({}), fail(404), fail(422), fail(422))
+    stub.on("GET", GROUP, ok({"metadata": {"uid": "other"}}), ok({"metadata": {"uid": "u"}}))
+    assert await write(api)
+    assert (stub.asked[0].body, stub.asked[0].headers["Content-Type"]) == (body, content_type)
+    assert not await write(api), "not there"
+    assert not await write(api), "another uid"
+    with pytest.raises(errors.Invalid):
+        await write(api)
+
+
+async def test_a_refused_status_without_a_uid_is_an_error(api: client.Api, stub: kube_stub.Stub) -> None:
+    stub.on("PATCH", f"{GROUP}/status", fail(422))
+    with pytest.raises(errors.Invalid):
+        await writes.patch_status(api, GROUP, {"status": {}})
 
 
 async def test_an_event_is_complete_and_bounded(api: client.Api, stub: kube_stub.Stub) -> None:
@@ -155,7 +200,7 @@ async def test_an_event_is_complete_and_bounded(api: client.Api, stub: kube_stub
     assert body["regarding"] == involved
     assert len(body["note"].encode()) == 1024
     assert body["reportingController"] == body["reportingInstance"] == "muster-extender"
-    datetime.datetime.strptime(body["eventTime"], "%Y-%m-%dT%H:%M:%S.%f%z")
+    assert datetime.datetime.strptime(body["eventTime"], "%Y-%m-%dT%H:%M:%S.%f%z").tzinfo is not None
 
 
 VERSIONS: dict[str, tuple[dict[str, Any], tuple[int, int] | None]] = {

@@ -163,7 +163,9 @@ def hard_gangs() -> None:
                 10,
             )
         measure(
-            "  the same with a fresh snapshot each time, rack preferred", lambda w=room: _fresh(w, three), 10
+            "  the same with a fresh snapshot each time, rack preferred",
+            lambda r=room, t=three: _fresh(r, t),
+            10,
         )
 
 

@@ -50,9 +50,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("end", "want", "cause"), ENDS.values(), ids=ENDS.keys())
-async def test_a_task_that_ends_is_a_fault_with_a_log_line_and_the_others_are_cancelled(
-    end, want, cause, caplog
-):
+async def test_a_task_that_ends_is_a_fault_with_a_log_line_and_the_others_are_cancelled(end, want, cause, caplog):
     ending, other = Stage(), Stage()
 
     async def process() -> None:

@@ -226,9 +226,7 @@ def test_an_exception_without_a_text_is_named(json_lines):
     assert json_lines.records[0]["error"] == "Unspeakable: (no text)"
 
 
-@given(
-    value=st.text(min_size=0, max_size=3000) | st.floats() | st.integers() | st.binary(max_size=9) | st.none()
-)
+@given(value=st.text(min_size=0, max_size=3000) | st.floats() | st.integers() | st.binary(max_size=9) | st.none())
 def test_any_value_gives_one_bounded_line_in_both_forms(value):
     record = logging.LogRecord("extender", logging.INFO, "f", 1, "message", None, None)
     record.muster_fields = {"value": value}
@@ -236,17 +234,13 @@ def test_any_value_gives_one_bounded_line_in_both_forms(value):
     assert json.loads(as_json)["message"] == "message"
     assert as_text.isprintable()
     assert len(json.loads(as_json)) == 5
-    assert len(json.dumps(json.loads(as_json)["value"], ensure_ascii=False)) <= 6 * (
-        redaction.TEXT_LIMIT + 30
-    )
+    assert len(json.dumps(json.loads(as_json)["value"], ensure_ascii=False)) <= 6 * (redaction.TEXT_LIMIT + 30)
 
 
 # --- repeats ---------------------------------------------------------------------------------------
 
 
-def record_at(
-    created: float, message: str = "bind failed", level: int = logging.WARNING
-) -> logging.LogRecord:
+def record_at(created: float, message: str = "bind failed", level: int = logging.WARNING) -> logging.LogRecord:
     record = logging.LogRecord("extender", level, "f", 1, message, None, None)
     record.created = created
     return record

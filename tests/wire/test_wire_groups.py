@@ -34,9 +34,7 @@ def made(source: Source, **fields: Any) -> Group:
             group(
                 spec=GANG,
                 status={
-                    "conditions": [
-                        {"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled"}
-                    ]
+                    "conditions": [{"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled"}]
                 },
             ),
             {"min_member": 4, "initially_scheduled": True},
@@ -45,13 +43,53 @@ def made(source: Source, **fields: Any) -> Group:
             Source.NATIVE,
             group(
                 spec=GANG,
+                status={"conditions": [{"type": "PodGroupInitiallyScheduled", "status": "False", "reason": "Queued"}]},
+            ),
+            {"min_member": 4, "stated_reason": "Queued"},
+        ),
+        "native that waits, in the words of our status": (
+            Source.NATIVE,
+            group(
+                spec=GANG,
                 status={
                     "conditions": [
-                        {"type": "PodGroupInitiallyScheduled", "status": "False", "reason": "Queued"}
+                        {
+                            "type": "PodGroupInitiallyScheduled",
+                            "status": "False",
+                            "reason": "Unschedulable",
+                            "message": "Fragmented: enough is free in sum",
+                        }
                     ]
                 },
             ),
-            {"min_member": 4, "stated_reason": "Queued"},
+            {"min_member": 4, "stated_reason": "Fragmented"},
+        ),
+        "native that kube-scheduler refused": (
+            Source.NATIVE,
+            group(
+                spec=GANG,
+                status={
+                    "conditions": [
+                        {
+                            "type": "PodGroupInitiallyScheduled",
+                            "status": "False",
+                            "reason": "Unschedulable",
+                            "message": "minCount (4): cannot be satisfied",
+                        }
+                    ]
+                },
+            ),
+            {"min_member": 4, "stated_reason": "Unschedulable"},
+        ),
+        "ours with a task that may be empty": (
+            Source.MUSTER,
+            group(spec={"minMember": 2, "tasks": [{"name": "a", "minMember": 0}, {"name": "b", "minMember": 1}]}),
+            {"min_member": 2, "tasks": (("b", 1),)},
+        ),
+        "an annotation that begins with no reason of ours": (
+            Source.VOLCANO,
+            group(spec={"minMember": 2}, meta={"annotations": {"muster.dev/why": "because: of you"}}),
+            {"min_member": 2},
         ),
         "scheduler-plugins": (
             Source.SCHEDULER_PLUGINS,
@@ -172,6 +210,11 @@ def test_group(source: Source, obj: dict, want: dict) -> None:
             Source.MUSTER,
             {"minMember": 2, "tasks": [{"minMember": 1}]},
             "spec.tasks.name: ''",
+        ),
+        "a task's minimum beyond reason": (
+            Source.MUSTER,
+            {"minMember": 2, "tasks": [{"name": "a", "minMember": 10**6}]},
+            "spec.tasks[a].minMember: 1000000",
         ),
         "a task without a minimum": (
             Source.MUSTER,

@@ -18,11 +18,7 @@ from extender.core.resources import MAX_AMOUNT
 from extender.wire import extender_v1, objects, records
 
 anything = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
-    | st.floats(allow_nan=False)
-    | st.text(max_size=8),
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
@@ -168,9 +164,7 @@ DECODERS: list[Callable[[Any], object]] = [
 
 @pytest.mark.parametrize("decode", DECODERS, ids=lambda decode: decode.__name__)
 @settings(deadline=None)
-@given(
-    obj=anything | st.builds(lambda inner: {"metadata": {"name": "x", "uid": "u"}, "spec": inner}, anything)
-)
+@given(obj=anything | st.builds(lambda inner: {"metadata": {"name": "x", "uid": "u"}, "spec": inner}, anything))
 def test_any_json_is_decoded_or_refused(decode: Callable[[Any], object], obj: Any) -> None:
     with contextlib.suppress(objects.DecodeError):
         decode(obj)

@@ -137,11 +137,7 @@ FIELD = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
         "labels and fields of a term": (
             terms({"matchExpressions": [ZONE], "matchFields": [FIELD]}),
             Constraints(
-                affinity=(
-                    Term(
-                        (Expression("zone", "In", ("a", "b")),), (Expression("metadata.name", "In", ("n1",)),)
-                    ),
-                )
+                affinity=(Term((Expression("zone", "In", ("a", "b")),), (Expression("metadata.name", "In", ("n1",)),)),)
             ),
         ),
         "expressions without values": (
@@ -160,9 +156,7 @@ FIELD = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
         "affinity to pods is not ours to read": ({"affinity": {"podAffinity": {}}}, Constraints()),
         "tolerations with their defaults": (
             {"tolerations": [{"key": "gpu"}, {"operator": "Exists", "effect": "NoExecute"}]},
-            Constraints(
-                tolerations=(Toleration("gpu", "Equal", "", ""), Toleration("", "Exists", "", "NoExecute"))
-            ),
+            Constraints(tolerations=(Toleration("gpu", "Equal", "", ""), Toleration("", "Exists", "", "NoExecute"))),
         ),
         "tolerations of soft taints are not read": (
             {"tolerations": [{"key": "gpu", "effect": "PreferNoSchedule"}]},
@@ -190,9 +184,7 @@ def test_a_term_that_is_not_understood_matches_nothing_and_is_stated() -> None:
 def test_equal_pods_share_one_shape() -> None:
     spec = {"nodeSelector": {"a": "1"}, "tolerations": [{"key": "gpu", "tolerationSeconds": 3}]}
     other = {"nodeSelector": {"a": "1"}, "tolerations": [{"key": "gpu", "tolerationSeconds": 4}]}
-    texts = [
-        orjson.dumps(pod(spec=each, meta={"uid": f"u-{i}"})) for i, each in enumerate([spec, spec, other])
-    ]
+    texts = [orjson.dumps(pod(spec=each, meta={"uid": f"u-{i}"})) for i, each in enumerate([spec, spec, other])]
     shapes = [decode_pod(orjson.loads(text)).shape for text in texts]
     assert shapes[0] is shapes[1] is shapes[2]
     assert decode_pod(pod(spec={"nodeSelector": {"a": "2"}})).shape != shapes[0]

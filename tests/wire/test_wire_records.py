@@ -119,9 +119,7 @@ def test_a_verdict_that_is_neither_veto_nor_grant_is_refused(verdict: Any) -> No
         records.decode_release_answer(orjson.dumps({"members": {"u": verdict}}))
 
 
-@pytest.mark.parametrize(
-    "message", [{}, {"uids": "u", "reason": "x"}, {"uids": [3], "reason": "x"}, {"uids": ["u"]}]
-)
+@pytest.mark.parametrize("message", [{}, {"uids": "u", "reason": "x"}, {"uids": [3], "reason": "x"}, {"uids": ["u"]}])
 def test_malformed_withdrawals_are_refused(message: dict) -> None:
     with pytest.raises(WireError):
         records.decode_withdrawal(orjson.dumps(message))

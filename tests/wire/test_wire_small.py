@@ -18,9 +18,7 @@ def named(**fields: Any) -> dict:
 
 
 def test_topology() -> None:
-    assert objects.decode_topology(named(spec={"levels": ["block", "rack"]})) == Topology(
-        "x", ("block", "rack")
-    )
+    assert objects.decode_topology(named(spec={"levels": ["block", "rack"]})) == Topology("x", ("block", "rack"))
 
 
 @pytest.mark.parametrize("levels", [None, [], "rack", [""], ["a", "a"], ["a", 3], [{"nodeLabel": "a"}]])

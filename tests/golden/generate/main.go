@@ -142,6 +142,8 @@ func byHand() map[string]*v1.Pod {
 		"resize deferred":                          pod(cs{container("a", "cpu", "9")}, nil, statuses(status("a", list("cpu", "1"), list("cpu", "2"))), resize("Deferred")),
 		"resize infeasible without a status":       pod(cs{container("a", "cpu", "9")}, nil, resize("Infeasible")),
 		"resize infeasible, one status":            pod(cs{container("a", "cpu", "9"), container("b", "cpu", "3")}, nil, statuses(status("a", list("cpu", "1"), nil)), resize("Infeasible")),
+		"resize infeasible, a status that repeats": pod(cs{container("a", "cpu", "2"), container("b", "cpu", "9")}, nil, statuses(status("a", list("cpu", "2"), list("cpu", "2")), status("b", list("cpu", "1"), nil)), resize("Infeasible")),
+		"two statuses of one name":                 pod(cs{container("a", "cpu", "2")}, nil, statuses(status("a", list("cpu", "3"), nil)), initStatuses(status("a", list("cpu", "5"), nil))),
 		"in force without allotted":                pod(cs{container("a", "cpu", "2")}, nil, statuses(status("a", nil, list("cpu", "5")))),
 		"allotted without in force":                pod(cs{container("a", "cpu", "2")}, nil, statuses(status("a", list("cpu", "5"), nil))),
 		"opposite resizes of two containers":       pod(cs{container("a", "cpu", "2"), container("b", "cpu", "1")}, nil, statuses(status("a", list("cpu", "1"), list("cpu", "1")), status("b", list("cpu", "2"), list("cpu", "2")))),

@@ -1,0 +1,69 @@
+"""The systems under test, each started fresh for its run on the one control plane, with the same client limits.
+
+Takes the cluster; gives running processes that end with the block. Must not measure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import yaml
+
+from e2e import waiting
+from e2e.bench import shapes
+from e2e.cluster import local, manifests, muster
+
+QPS, BURST = 5000, 10000
+NATIVE_GATES = "--feature-gates=GenericWorkload=true"
+#: printed in the results: what all of them were started with
+FLAGS = {
+    "qps": QPS,
+    "burst": BURST,
+    "api_priority_and_fairness": True,
+    "fsync": False,
+    "nodes": "bare Node objects of 8 GPUs, Ready, no kubelet, no KWOK, no controller-manager",
+    "pods": "1 GPU, 4 CPU, 16 GiB each; launchers 8 CPU, no GPU",
+    "kube-scheduler": "default profile, default percentageOfNodesToScore",
+    "native-gang": f"the same with {NATIVE_GATES}",
+    "muster": "the manifests' scheduler configuration, extender and permit gate under their ServiceAccount",
+    "kubernetes": "1.37",
+}
+
+
+@contextlib.contextmanager
+def running(cluster: local.LocalCluster, rendered: manifests.Manifests, system: str) -> Iterator[None]:
+    """Run one system inside the block; ready to schedule when it is entered."""
+    if system == shapes.MUSTER:
+        with muster.Replica(cluster, rendered, muster.ReplicaOptions(qps=QPS, burst=BURST)) as replica:
+            replica.wait_active()
+            yield
+        return
+    flags = [NATIVE_GATES] if system == shapes.NATIVE else []
+    scheduler = cluster.start_kube_scheduler(_config(cluster), extra_flags=flags, name=system)
+    try:
+        waiting.wait_for(lambda: _leads(cluster), 60, f"{system} leads")
+        yield
+    finally:
+        scheduler.term()
+
+
+def _leads(cluster: local.LocalCluster) -> bool:
+    lease = cluster.kube.find("leases.coordination.k8s.io", "kube-scheduler", "kube-system")
+    return bool(lease and lease["spec"].get("holderIdentity"))
+
+
+def _config(cluster: local.LocalCluster) -> str:
+    path = cluster.work / "bench-scheduler.yaml"
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {
+            "kubeconfig": str(cluster.work / "kube-scheduler.kubeconfig"),
+            "qps": QPS,
+            "burst": BURST,
+        },
+        "leaderElection": {"leaderElect": True, "resourceNamespace": "kube-system"},
+    }
+    path.write_text(yaml.safe_dump(config))
+    return str(path)

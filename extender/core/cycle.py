@@ -1,0 +1,286 @@
+"""The numbered cycle of design section 5: one round of decisions over one snapshot, and its records.
+
+Takes what the engine's handlers noted (groups to look at, nodes to doubt, timers), gives effects; must not
+read events. The handlers note, the cycle decides; both write the records that are kept here.
+"""
+
+from __future__ import annotations
+
+from extender.core import messages, ordering, plans, stating
+from extender.core.backlog import Backlog, Waiting
+from extender.core.explain import is_ours
+from extender.core.feasibility import Feasibility
+from extender.core.ids import DEFAULT_QUEUE, GroupKey, NodeName, PodUid
+from extender.core.ledger import Slot
+from extender.core.membership import Need, Standing, Tally, satisfied, standing
+from extender.core.opening import OpenList
+from extender.core.planning import EXPECT_SECONDS, Entry
+from extender.core.reasons import Reason, Refusal
+from extender.core.snapshot import Room, Snapshot
+from extender.core.world import World
+
+#: node lists that kube-scheduler offered are believed for this long
+OFFERED_SECONDS = 10.0
+#: a plan that kube-scheduler's checks refused is tried again after this time, each next time after twice
+#: as long, up to 2**6 times; or when a list is offered
+REFUSED_RETRY_SECONDS = 2.0
+_REFUSED_DOUBLINGS = 6
+#: a planned pod that kube-scheduler itself has put aside, and does not take up again in this time, is refused
+PUT_ASIDE_SECONDS = 30.0
+#: reasons that room would end: they close the queue for ungated pods
+_FOR_ROOM = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED)
+
+
+class Cycle:
+    """The records of all groups, and the decisions about them."""
+
+    def __init__(self, world: World, nominate_above: int) -> None:
+        self.world = world
+        self.entries: dict[GroupKey, Entry] = {}
+        self.backlog = Backlog()
+        self.plans = plans.Plans(world)
+        self.opening = OpenList()
+        #: groups to look at in the next round; `grown`: room appeared, look at all that wait
+        self.dirty: dict[GroupKey, None] = {}
+        self.grown = False
+        #: nodes where a plan may have lost its room
+        self.suspects: set[NodeName] = set()
+        self.effects: list[messages.Effect] = []
+        self._nominate_above = nominate_above
+        self._feasibility = Feasibility()
+        #: when to look at a group again though nothing happens to it
+        self._timers: dict[GroupKey, float] = {}
+        self._waiting: dict[GroupKey, None] = {}
+
+    def reset(self) -> None:
+        """Forget every decision; what the gate holds stays known."""
+        self.entries.clear()
+        self.plans.reset()
+        self.backlog = Backlog()
+        self.opening.restart()
+        for index in (self.dirty, self._timers, self._waiting, self.suspects):
+            index.clear()
+
+    def run(self, now: float) -> None:
+        """One round. Steps 2 and 5 of design section 5 come with queues."""
+        for reservation in self.plans.broken(self.suspects, self._feasibility.at(self.world)):
+            self.unplaced(reservation.group, PodUid(reservation.slot))
+        self.suspects.clear()
+        if self.grown:
+            self.dirty.update(self._waiting)
+            self.grown = False
+        if self.dirty:
+            room = self.room()  # 1. snapshot
+            failed: dict[object, Refusal] = {}
+            for entry in self._in_order():  # 3. order
+                self._turn(entry, room, failed, now)  # 4. place
+        self._list_open_queues(now)
+
+    def ring(self, now: float) -> None:
+        """Groups whose time has come are to be looked at."""
+        for key in [key for key, at in self._timers.items() if at <= now]:
+            del self._timers[key]
+            self.dirty[key] = None
+
+    def look_at(self, key: GroupKey, when: float) -> None:
+        """Look at a group at this time, if not earlier."""
+        self._timers[key] = min(when, self._timers.get(key, when))
+
+    def _in_order(self) -> list[Entry]:
+        found = [self.entries[key] for key in self.dirty if key in self.entries]
+        self.dirty.clear()
+        if len(found) > 1:
+            found.sort(key=lambda e: ordering.order_key(e.key, self._priority(e.key), e.arrival))
+        return found
+
+    def _priority(self, key: GroupKey) -> int:
+        tally = self.world.tallies.get(key)
+        group = self.world.groups.get(key)
+        lowest = min(tally.priorities, default=0) if tally is not None else 0
+        return lowest if group is None or group.priority is None else min(lowest, group.priority)
+
+    def _turn(self, entry: Entry, room: Room, failed: dict[object, Refusal], now: float) -> None:
+        if entry.key not in self.world.members:
+            self._forget_group(entry)
+            return
+        if self.plans.lingers(entry) or now < entry.retry_at:
+            self._postpone(entry, now)
+            return
+        if entry.offered and now - entry.offered_at > OFFERED_SECONDS:
+            entry.offered.clear()
+            entry.refused_by = ""
+        same = self._same(entry)
+        refusal = failed.get(same) or self._put_aside(entry, now) or self.plans.make(entry, room, now)
+        self.grown |= self.plans.take_freed()
+        need = self.world.need(entry.key)
+        entry.running = isinstance(need, Need) and satisfied(need, self.world.tallies[entry.key])
+        if refusal is None:
+            self._admitted(entry, now)
+        else:
+            if same is not None:
+                failed[same] = refusal
+            self.refuse(entry, refusal, now, keep=self.startable(entry))
+        self._state(entry, now)
+
+    def _postpone(self, entry: Entry, now: float) -> None:
+        """Its turn comes when its old plan is undone, or at the time to try again."""
+        if now < entry.retry_at:
+            self.look_at(entry.key, entry.retry_at)
+        self.count_waiting(entry)
+
+    def _same(self, entry: Entry) -> object | None:
+        """Lone pods with an equal value fare alike in one round, as room only shrinks while it lasts."""
+        if not entry.key.lone or entry.offered or self.plans.ledger.of_group(entry.key):
+            return None
+        pod = next(iter(self.world.members[entry.key].values()))
+        need = self.world.need(entry.key)
+        if isinstance(need, Refusal) or standing(pod) is not Standing.WAITING:
+            return None
+        return (pod.shape, need.topology_required)
+
+    def _put_aside(self, entry: Entry, now: float) -> Refusal | None:
+        """kube-scheduler told of a planned pod once that no node will do, and does not take it up again.
+
+        A repeated rejection in the same words is not written, so there is no event that says so.
+        """
+        if entry.planned_at is None or self._put_aside_with(entry) is None:
+            return None
+        if now < entry.planned_at + PUT_ASIDE_SECONDS:
+            self.look_at(entry.key, entry.planned_at + PUT_ASIDE_SECONDS)
+            return None
+        entry.refused_by = self._put_aside_with(entry) or ""
+        return plans.refused_by_scheduler(entry)
+
+    def _put_aside_with(self, entry: Entry) -> str | None:
+        """The words with which kube-scheduler put a planned, unheld member aside."""
+        members = self.world.members.get(entry.key, {})
+        for slot in self.plans.ledger.of_group(entry.key):
+            pod = members.get(PodUid(slot))
+            if pod is not None and pod.rejection and pod.uid not in self.plans.holds:
+                if not is_ours(pod.rejection):
+                    return pod.rejection
+        return None
+
+    def startable(self, entry: Entry, expecting: bool = False) -> bool:
+        """True when members that run and those that are planned reach every minimum."""
+        need = self.world.need(entry.key)
+        if isinstance(need, Refusal) or entry.key not in self.world.tallies:
+            return False
+        plan = self.plans.ledger.of_group(entry.key)
+        planned = [r.task for r in plan.values() if expecting or not r.expected]
+        return satisfied(need, self.world.tallies[entry.key], planned)
+
+    def _admitted(self, entry: Entry, now: float) -> None:
+        entry.refusal = None
+        self._waiting.pop(entry.key, None)
+        self.backlog.put(entry.key, None)
+        if any(r.expected for r in self.plans.ledger.of_group(entry.key).values()):
+            self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
+        self.lead(entry, now)
+
+    def refuse(self, entry: Entry, refusal: Refusal, now: float, keep: bool = False) -> None:
+        """The group waits. Its plan is given up, unless it can start and only more members wait (`keep`)."""
+        if refusal.reason is Reason.SCHEDULER_REFUSED:
+            entry.retry_at = now + REFUSED_RETRY_SECONDS * 2 ** min(entry.times_refused, _REFUSED_DOUBLINGS)
+            entry.times_refused += 1
+            self.look_at(entry.key, entry.retry_at)
+        if keep:
+            self.lead(entry, now)
+        else:
+            self.give_up(entry)
+        if entry.refusal is None or entry.refusal.reason is not refusal.reason:
+            entry.refused_at = now
+        entry.refusal = refusal
+        self._waiting[entry.key] = None
+        self.count_waiting(entry)
+
+    def count_waiting(self, entry: Entry) -> None:
+        """Bring the backlog's record of a group up to date."""
+        refusal = entry.refusal
+        self.backlog.put(entry.key, None if refusal is None else self._as_waiting(entry, refusal))
+
+    def _as_waiting(self, entry: Entry, refusal: Refusal) -> Waiting:
+        tally = self.world.tallies.get(entry.key) or Tally()
+        need = self.world.need(entry.key)
+        queue = need.queue if isinstance(need, Need) else next(filter(None, tally.queues), DEFAULT_QUEUE)
+        strays = tally.count(Standing.WAITING) - tally.gated
+        planned = self.plans.ledger.of_group(entry.key)
+        if planned and strays:
+            pods = (self.world.pods.get(PodUid(slot)) for slot in planned)
+            strays -= sum(1 for pod in pods if pod is not None and not pod.queue_gated)
+        return Waiting(queue, strays, refusal.reason in _FOR_ROOM)
+
+    def _forget_group(self, entry: Entry) -> None:
+        self.give_up(entry)
+        self.backlog.put(entry.key, None)
+        self.entries.pop(entry.key, None)
+        self._waiting.pop(entry.key, None)
+        self._timers.pop(entry.key, None)
+
+    # --- what the handlers use too --------------------------------------------------------------
+
+    def entry(self, key: GroupKey, created: float, now: float) -> Entry:
+        """The group's record, made when it is new."""
+        entry = self.entries.get(key)
+        if entry is None:
+            entry = self.entries[key] = Entry(key, arrival=created, changed_at=now)
+        entry.arrival = min(entry.arrival, created)
+        return entry
+
+    def room(self) -> Room:
+        """A scratch of the room that is free now."""
+        self.plans.ledger.fit()
+        return Room(Snapshot.take(self.world, self._feasibility, self.plans.ledger.reserved))
+
+    def give_up(self, entry: Entry) -> None:
+        """Revoke the group's plan."""
+        self.effects += self.plans.revoke(entry)
+        self.grown |= self.plans.take_freed()
+
+    def unplaced(self, key: GroupKey, uid: PodUid) -> None:
+        """A reservation was lost with its node or its room; a call held for it is of no use any more."""
+        self.grown = True
+        if uid in self.plans.holds:
+            self.effects.append(messages.Withdraw((uid,)))
+        entry = self.entries.get(key)
+        if entry is not None:
+            entry.led.pop(uid, None)
+            self.dirty[key] = None
+
+    def planned(self, uid: PodUid) -> NodeName | None:
+        """The node planned for this pod."""
+        reservation = self.plans.ledger.get(Slot(uid))
+        return None if reservation is None else reservation.node
+
+    def lead(self, entry: Entry, now: float) -> None:
+        """Bring kube-scheduler to the group's plan."""
+        self.effects += self.plans.lead(entry, self.nominating, now)
+
+    @property
+    def nominating(self) -> bool:
+        """With many nodes the scheduler is led by nomination; then no queue is open (design 3.3)."""
+        return len(self.world.nodes.row_of) > self._nominate_above
+
+    def _state(self, entry: Entry, now: float) -> None:
+        group = self.world.groups.get(entry.key)
+        if group is None:
+            return
+        statement = stating.state(entry, group, self.world.tallies[entry.key])
+        if statement is None:
+            return
+        due = entry.state_after
+        if not entry.running:
+            due = max(due, entry.refused_at + stating.STATE_AFTER_SECONDS)
+        if now < due:
+            self.look_at(entry.key, due)
+            return
+        entry.stated = stating.said(statement)
+        self.effects.append(statement)
+
+    def _list_open_queues(self, now: float) -> None:
+        queues = self.world.queues
+        known = {DEFAULT_QUEUE, *queues} - {name for name, queue in queues.items() if queue.closed}
+        wanted = frozenset(name for name in known if not self.nominating and self.backlog.is_open(name))
+        write = self.opening.write(wanted, now)
+        if write is not None:
+            self.effects.append(write)

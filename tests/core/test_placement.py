@@ -1,0 +1,481 @@
+"""Placement against an exhaustive oracle on small clusters, and its choices and refusals by table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.core.feasibility import Feasibility
+from extender.core.ids import NodeName, TaskName
+from extender.core.model import Node, Shape, Taint
+from extender.core.placement import Demand, Placement, more, place
+from extender.core.reasons import Reason, Refusal
+from extender.core.resources import PODS, amounts
+from extender.core.snapshot import Room, Snapshot
+from tests import oracles, strategies
+from tests.builders import (
+    GPU,
+    gpu_node,
+    make_node,
+    make_pod,
+    make_room,
+    make_shape,
+    make_topology,
+    make_world,
+)
+
+ONE_GPU = make_shape({GPU: 1})
+
+
+def names(room: Room, placement: Placement | Refusal) -> list[list[str]]:
+    """The node names of each demand, in order."""
+    assert isinstance(placement, Placement), placement
+    return [[str(room.snapshot.names[row]) for row in rows] for rows in placement.rows]
+
+
+def counts(room: Room, placement: Placement | Refusal) -> dict[str, int]:
+    """How many pods each node gets."""
+    return dict(Counter(name for rows in names(room, placement) for name in rows))
+
+
+def rack_node(name: str, gpus: int, block: int, rack: int) -> Node:
+    """A GPU node in a rack."""
+    return gpu_node(name, gpus, {"block": f"b{block}", "rack": f"r{rack}"})
+
+
+# --- against the oracle --------------------------------------------------------------------------------
+
+
+def oracle_pods(nodes: Sequence[Node], demands: Sequence[Demand], rows: Sequence[int]) -> list[oracles.OraclePod]:
+    """One entry per pod: its shape and the rows on which it may stand, within these."""
+    return [
+        (
+            demand.shape,
+            tuple(
+                row
+                for row in rows
+                if oracles.accepts(demand.shape.constraints, nodes[row])
+                and (demand.allowed is None or demand.allowed[row])
+            ),
+        )
+        for demand in demands
+        for _ in range(demand.count)
+    ]
+
+
+def check_whole_and_within_room(nodes: Sequence[Node], demands: Sequence[Demand], placement: Placement) -> None:
+    """Every pod has a row that accepts it, and no node is over its allocatable."""
+    used: dict[int, Counter[str]] = {}
+    for demand, rows in zip(demands, placement.rows, strict=True):
+        assert len(rows) == demand.count
+        for row in rows:
+            assert oracles.accepts(demand.shape.constraints, nodes[row])
+            assert demand.allowed is None or demand.allowed[row]
+            used.setdefault(row, Counter()).update(dict(demand.shape.request))
+    for row, amounts_there in used.items():
+        there = dict(nodes[row].allocatable)
+        assert all(there.get(name, 0) >= amount for name, amount in amounts_there.items())
+
+
+@given(strategies.small_nodes(), strategies.small_demands())
+def test_a_placement_is_found_exactly_when_one_exists(nodes: list[Node], demands: list[Demand]) -> None:
+    placement = place(make_room(*nodes), demands)
+    exists = oracles.can_place(nodes, oracle_pods(nodes, demands, range(len(nodes))))
+    assert isinstance(placement, Placement) == exists
+    if isinstance(placement, Placement):
+        check_whole_and_within_room(nodes, demands, placement)
+
+
+@given(
+    strategies.small_nodes(),
+    strategies.small_demands(),
+    st.sampled_from((None, "block", "rack")),
+    st.sampled_from((None, "block", "rack")),
+    st.data(),
+)
+def test_the_required_level_is_kept_and_the_preferred_one_when_it_can_be(
+    nodes: list[Node],
+    demands: list[Demand],
+    required: str | None,
+    preferred: str | None,
+    data: st.DataObject,
+) -> None:
+    paths = {None: (), "block": ("block",), "rack": ("block", "rack")}
+    fixed = data.draw(st.lists(st.integers(0, len(nodes) - 1), max_size=2))
+    room = make_room(make_topology(), *nodes)
+    placement = place(room, demands, fixed=fixed, required=required, preferred=preferred)
+
+    def possible(level: str | None) -> list[list[int]]:
+        """The domains of a level that hold what is fixed and could take everything."""
+        found = oracles.domains(nodes, paths[level])
+        return [
+            rows
+            for rows in found.values()
+            if (level is None or set(fixed) <= set(rows))
+            and oracles.can_place(nodes, oracle_pods(nodes, demands, rows))
+        ]
+
+    anything = any(demand.count for demand in demands)
+    if not anything:
+        assert isinstance(placement, Placement)
+        return
+    assert isinstance(placement, Placement) == bool(possible(required))
+    if isinstance(placement, Refusal):
+        check_refusal(nodes, demands, placement)
+        return
+    check_whole_and_within_room(nodes, demands, placement)
+    used = {row for rows in placement.rows for row in rows}
+    narrowest = max((required, preferred), key=lambda level: len(paths[level]))
+    for level in ("rack", "block"):
+        if len(paths[level]) <= len(paths[narrowest]) and possible(level):
+            assert any(used <= set(rows) for rows in possible(level))
+            break
+
+
+def check_refusal(nodes: Sequence[Node], demands: Sequence[Demand], refusal: Refusal) -> None:
+    """The reason is true, and so are the numbers of a lack."""
+    fitting = [
+        {row for row, node in enumerate(nodes) if demand.count and oracles.accepts(demand.shape.constraints, node)}
+        for demand in demands
+    ]
+    everywhere = oracles.can_place(nodes, oracle_pods(nodes, demands, range(len(nodes))))
+    detail = dict(refusal.detail)
+    if any(demand.count and not rows for demand, rows in zip(demands, fitting, strict=True)):
+        assert refusal.reason is Reason.CONSTRAINTS
+    elif everywhere:
+        assert refusal.reason is Reason.TOPOLOGY
+        assert "problem" in detail or int(detail["fit"]) < int(detail["asked"])
+    elif refusal.reason is Reason.RESOURCES:
+        chosen = [
+            (demand, rows)
+            for demand, rows in zip(demands, fitting, strict=True)
+            if detail.get("task", demand.task) == demand.task and demand.count
+        ]
+        name = str(detail["resource"])
+        asked = sum(dict(demand.shape.request).get(name, 0) * demand.count for demand, _ in chosen)
+        usable = set().union(*(rows for demand, rows in chosen if name in dict(demand.shape.request)))
+        free = sum(dict(nodes[row].allocatable).get(name, 0) for row in usable)
+        assert (asked, free) == (detail["asked"], detail["free"])
+        assert asked > free
+    else:
+        assert refusal.reason is Reason.FRAGMENTED
+
+
+@given(strategies.small_nodes(), strategies.small_shapes(), st.sampled_from((None, "block", "rack")))
+def test_more_says_how_many_fit(nodes: list[Node], shape: Shape, required: str | None) -> None:
+    keys = {None: (), "block": ("block",), "rack": ("block", "rack")}[required]
+    most = max(
+        (
+            oracles.most_of(nodes, shape, [r for r in rows if oracles.accepts(shape.constraints, nodes[r])])
+            for rows in oracles.domains(nodes, keys).values()
+        ),
+        default=0,
+    )
+    room = make_room(make_topology(), *nodes)
+    assert more(room, Demand(shape, 100), required=required) == min(100, most)
+    assert more(room, Demand(shape, 1), required=required) == min(1, most)
+
+
+def test_tasks_that_only_fit_crosswise_are_found_by_search() -> None:
+    # filling any one shape first, fullest node first, strands the other
+    nodes = [
+        make_node("a", {"cpu": 5, GPU: 5}),
+        make_node("b", {"cpu": 6, GPU: 4}),
+        make_node("c", {"cpu": 4, GPU: 6}),
+    ]
+    demands = [
+        Demand(make_shape({"cpu": 3, GPU: 2}), 2, TaskName("a")),
+        Demand(make_shape({"cpu": 2, GPU: 3}), 2, TaskName("b")),
+        Demand(make_shape({"cpu": 3, GPU: 1}), 1, TaskName("c")),
+        Demand(make_shape({"cpu": 1, GPU: 3}), 1, TaskName("d")),
+    ]
+    assert oracles.can_place(nodes, oracle_pods(nodes, demands, range(3)))
+    placement = place(make_room(*nodes), demands)
+    assert isinstance(placement, Placement)
+    check_whole_and_within_room(nodes, demands, placement)
+
+
+# --- choices -------------------------------------------------------------------------------------------
+
+
+def test_a_lone_pod_goes_to_the_fullest_node_that_fits_and_by_name_among_equals() -> None:
+    room = make_room(make_node("c"), make_node("b"), make_node("a"), make_pod("p", node="b"), make_pod("q", node="c"))
+    assert names(room, place(room, [Demand(make_shape(), 1)])) == [["b"]]
+
+
+def test_a_pod_without_gpus_keeps_off_gpu_nodes_while_it_can() -> None:
+    room = make_room(gpu_node("gpu"), make_node("cpu", {"cpu": 200_000, "memory": 2**45}))
+    for count, expected in ((1, {"cpu": 1}), (300, {"cpu": 110})):
+        demand = Demand(make_shape({"cpu": 1, "memory": 1}), min(count, 110))
+        assert counts(room, place(room, [demand])) == expected
+    demand = Demand(make_shape({"cpu": 1, "memory": 1}), 111)
+    assert counts(room, place(room, [demand])) == {"cpu": 110, "gpu": 1}
+
+
+def test_a_gang_fills_the_fullest_nodes_first() -> None:
+    room = make_room(
+        *(gpu_node(name) for name in "abc"),
+        make_pod("p", {GPU: 6}, node="b"),
+        make_pod("q", {GPU: 3}, node="c"),
+    )
+    assert counts(room, place(room, [Demand(ONE_GPU, 9)])) == {"b": 2, "c": 5, "a": 2}
+
+
+def test_an_overcommitted_node_has_no_room_but_what_is_not_asked_for_does_not_matter() -> None:
+    room = make_room(make_node("a", {"cpu": 10, GPU: 1}), make_pod("p", {"cpu": 20}, node="a"))
+    assert isinstance(place(room, [Demand(make_shape({"cpu": 1}), 1)]), Refusal)
+    assert counts(room, place(room, [Demand(ONE_GPU, 1)])) == {"a": 1}
+
+
+def test_the_domain_with_least_to_spare_is_taken_and_the_first_path_among_equals() -> None:
+    topology = make_topology()
+    nodes = [
+        rack_node("a", 8, 0, 0),
+        rack_node("b", 4, 0, 1),
+        rack_node("c", 4, 1, 0),
+        rack_node("d", 2, 1, 1),
+    ]
+    room = make_room(topology, *nodes)
+    for level in ({"required": "rack"}, {"preferred": "rack"}):
+        placement = place(room, [Demand(ONE_GPU, 3)], **level)
+        assert counts(room, placement) == {"b": 3}
+        assert isinstance(placement, Placement)
+        assert (placement.keys, placement.domain) == (("block", "rack"), ("b0", "r1"))
+
+
+def test_preferred_climbs_and_then_uses_as_few_racks_as_possible() -> None:
+    nodes = [rack_node(f"n{b}{r}{n}", 4, b, r) for b in range(2) for r in range(3) for n in range(2)]
+    # block 0 has racks with 8, 8 and 5 free, block 1 has 3, 3 and 6
+    busy = [make_pod("p", {GPU: 3}, node="n020"), make_pod("q", {GPU: 4}, node="n101")]
+    busy += [make_pod("r", {GPU: 1}, node="n100"), make_pod("s", {GPU: 4}, node="n111")]
+    busy += [make_pod("t", {GPU: 1}, node="n110"), make_pod("u", {GPU: 2}, node="n120")]
+    room = make_room(make_topology(), *nodes, *busy)
+    placement = place(room, [Demand(ONE_GPU, 9)], preferred="rack")
+    assert isinstance(placement, Placement)
+    assert placement.domain == ("b1",)
+    racks = {name[:3] for name in counts(room, placement)}
+    assert racks == {"n12", "n10"}  # n11 is as large
+    placement = place(room, [Demand(ONE_GPU, 13)], preferred="rack")
+    # two racks of block 0 do; the last is the smaller of those that will
+    assert {name[:3] for name in counts(room, placement)} == {"n00", "n02"}
+
+
+def test_preferred_stays_inside_required() -> None:
+    nodes = [rack_node("a", 8, 0, 0), rack_node("b", 8, 0, 1), rack_node("c", 16, 1, 0)]
+    room = make_room(make_topology(), *nodes, make_pod("p", {GPU: 6}, node="c"))
+    placement = place(room, [Demand(ONE_GPU, 12)], required="block", preferred="rack")
+    assert set(counts(room, placement)) == {"a", "b"}
+    broader = place(room, [Demand(ONE_GPU, 8)], required="rack", preferred="block")
+    assert counts(room, broader) == {"a": 8}
+
+
+def test_levels_of_two_topologies_are_taken_where_both_agree() -> None:
+    nodes = [
+        gpu_node("a", 4, {"zone": "z0", "block": "b0"}),
+        gpu_node("b", 4, {"zone": "z1", "block": "b0"}),
+        gpu_node("c", 4, {"zone": "z1", "block": "b1"}),
+        gpu_node("d", 4, {"zone": "z1", "block": "b1"}),
+    ]
+    room = make_room(make_topology("block"), make_topology("zone", name="zones"), *nodes)
+    placement = place(room, [Demand(ONE_GPU, 8)], required="zone", preferred="block")
+    assert counts(room, placement) == {"c": 4, "d": 4}
+
+
+def test_the_host_name_is_a_level_without_any_topology() -> None:
+    nodes = [gpu_node(name, 4, {"kubernetes.io/hostname": name}) for name in ("a", "b")]
+    room = make_room(*nodes, make_pod("p", {GPU: 2}, node="a"))
+    assert counts(room, place(room, [Demand(ONE_GPU, 4)], required="kubernetes.io/hostname")) == {"b": 4}
+    refusal = place(room, [Demand(ONE_GPU, 5)], required="kubernetes.io/hostname")
+    assert refusal == Refusal(
+        Reason.TOPOLOGY,
+        (("level", "kubernetes.io/hostname"), ("domain", "b"), ("asked", 5), ("fit", 4)),
+    )
+
+
+def test_members_that_stand_already_bind_the_rest_to_their_domain() -> None:
+    nodes = [rack_node("a", 8, 0, 0), rack_node("b", 4, 0, 1), rack_node("c", 8, 1, 0)]
+    room = make_room(make_topology(), *nodes)
+    there = room.snapshot.rows([NodeName("a")])
+    assert counts(room, place(room, [Demand(ONE_GPU, 2)], fixed=there, required="rack")) == {"a": 2}
+    assert counts(room, place(room, [Demand(ONE_GPU, 2)], fixed=there, preferred="rack")) == {"a": 2}
+    assert more(room, Demand(ONE_GPU, 99), fixed=there, required="rack") == 8
+    # climbing, the rack where they are is kept
+    assert set(counts(room, place(room, [Demand(ONE_GPU, 10)], fixed=there, preferred="rack"))) == {"a", "b"}
+    refusal = place(room, [Demand(ONE_GPU, 9)], fixed=there, required="rack")
+    assert refusal == Refusal(Reason.TOPOLOGY, (("level", "rack"), ("domain", "b0/r0"), ("asked", 9), ("fit", 8)))
+
+
+def test_members_that_stand_in_two_domains_are_named() -> None:
+    room = make_room(make_topology(), rack_node("a", 8, 0, 0), rack_node("b", 4, 0, 1))
+    refusal = place(room, [Demand(ONE_GPU, 1)], fixed=[0, 1], required="rack")
+    assert refusal == Refusal(
+        Reason.TOPOLOGY, (("level", "rack"), ("problem", "members that run are not in one domain"))
+    )
+
+
+def test_neighbours_stand_together() -> None:
+    racks = {"a": 0, "b": 1, "c": 0, "d": 1}
+    room = make_room(make_topology(), *(rack_node(name, 2, 0, rack) for name, rack in racks.items()))
+    found = names(room, place(room, [Demand(ONE_GPU, 8)]))
+    assert found == [["a", "a", "c", "c", "b", "b", "d", "d"]]
+
+
+def test_an_offered_list_is_kept() -> None:
+    room = make_room(make_node("a"), make_node("b"), make_node("c"))
+    allowed = room.snapshot.mask([NodeName("b"), NodeName("gone")])
+    demands = [Demand(make_shape(), 1, TaskName("x"), allowed), Demand(make_shape(), 2, TaskName("y"))]
+    assert names(room, place(room, demands))[0] == ["b"]
+    nothing = Demand(make_shape(), 1, TaskName("x"), room.snapshot.mask([]))
+    assert place(room, [nothing]) == Refusal(Reason.SCHEDULER_REFUSED, (("task", "x"),))
+
+
+def test_taking_a_placement_uses_up_its_room() -> None:
+    room = make_room(gpu_node("a"), gpu_node("b"))
+    for expected in ({"a": 1}, {"b": 1}):
+        placement = place(room, [Demand(make_shape({GPU: 5}), 1)])
+        assert counts(room, placement) == expected
+        assert isinstance(placement, Placement)
+        placement.take(room)
+    assert room.free[:, room.snapshot.columns.of(GPU)].tolist() == [3, 3]
+
+
+def test_nothing_asked_is_placed_nowhere() -> None:
+    for demands in ([], [Demand(ONE_GPU, 0)]):
+        placement = place(make_room(), demands, preferred="kubernetes.io/hostname")
+        assert isinstance(placement, Placement)
+        assert placement.rows == tuple(() for _ in demands)
+
+
+# --- refusals ------------------------------------------------------------------------------------------
+
+WORKER, LAUNCHER = TaskName("worker"), TaskName("launcher")
+CLUSTER = (
+    make_topology(),
+    rack_node("a", 4, 0, 0),
+    rack_node("b", 4, 0, 1),
+    rack_node("c", 6, 1, 0),
+    make_node("far", taints=(Taint("t", "", "NoSchedule"),)),
+)
+GPU_AND_CPU = make_shape({"cpu": 90_000, GPU: 1})
+
+REFUSALS: dict[str, tuple[list[Demand], dict[str, str], Refusal]] = {
+    "a selector that no node has": (
+        [Demand(ONE_GPU, 1, WORKER), Demand(make_shape(selector=(("block", "b9"),)), 1, LAUNCHER)],
+        {},
+        Refusal(Reason.CONSTRAINTS, (("task", "launcher"),)),
+    ),
+    "a lone pod that no node accepts": (
+        [Demand(make_shape(affinity=()), 1)],
+        {},
+        Refusal(Reason.CONSTRAINTS),
+    ),
+    "more of a resource than is free, with the numbers": (
+        [Demand(ONE_GPU, 15, WORKER)],
+        {},
+        Refusal(
+            Reason.RESOURCES,
+            (("task", "worker"), ("resource", GPU), ("asked", 15), ("free", 14)),
+        ),
+    ),
+    "what lacks most is named": (
+        [Demand(make_shape({"cpu": 96_000, GPU: 5}), 4)],
+        {},
+        Refusal(Reason.RESOURCES, (("resource", GPU), ("asked", 20), ("free", 14))),
+    ),
+    "each task has enough, but not all together": (
+        [Demand(ONE_GPU, 10, WORKER), Demand(ONE_GPU, 5, LAUNCHER)],
+        {},
+        Refusal(Reason.RESOURCES, (("resource", GPU), ("asked", 15), ("free", 14))),
+    ),
+    "a resource that nobody has": (
+        [Demand(make_shape({"example.com/fpga": 1}), 2, WORKER)],
+        {},
+        Refusal(
+            Reason.RESOURCES,
+            (("task", "worker"), ("resource", "example.com/fpga"), ("asked", 2), ("free", 0)),
+        ),
+    ),
+    "a lone pod for a resource that nobody has": (
+        [Demand(make_shape({"example.com/fpga": 1}), 1)],
+        {},
+        Refusal(Reason.RESOURCES, (("resource", "example.com/fpga"), ("asked", 1), ("free", 0))),
+    ),
+    "a pod larger than any node": (
+        [Demand(make_shape({GPU: 7}), 1)],
+        {},
+        Refusal(Reason.FRAGMENTED, (("asked", 1), ("fit", 0))),
+    ),
+    "pieces too small for one task": (
+        [Demand(make_shape(), 1, LAUNCHER), Demand(make_shape({GPU: 5}), 2, WORKER)],
+        {},
+        Refusal(Reason.FRAGMENTED, (("task", "worker"), ("asked", 2), ("fit", 1))),
+    ),
+    "pieces too small for the two tasks together": (
+        [Demand(GPU_AND_CPU, 2, WORKER), Demand(make_shape({"cpu": 50_000}), 2, LAUNCHER)],
+        {},
+        Refusal(Reason.FRAGMENTED, (("asked", 4), ("fit", 3))),
+    ),
+    "room, but in no single block": (
+        [Demand(ONE_GPU, 9)],
+        {"required": "block"},
+        Refusal(Reason.TOPOLOGY, (("level", "block"), ("domain", "b0"), ("asked", 9), ("fit", 8))),
+    ),
+    "room, but in no single rack; preferred does not help": (
+        [Demand(ONE_GPU, 4, WORKER), Demand(make_shape({"cpu": 1, GPU: 2}), 2, LAUNCHER)],
+        {"required": "rack", "preferred": "block"},
+        Refusal(Reason.TOPOLOGY, (("level", "rack"), ("domain", "b1/r0"), ("asked", 6), ("fit", 5))),
+    ),
+    "nowhere at all is not blamed on topology": (
+        [Demand(ONE_GPU, 15)],
+        {"required": "block"},
+        Refusal(Reason.RESOURCES, (("resource", GPU), ("asked", 15), ("free", 14))),
+    ),
+    "a required level that nobody knows": (
+        [Demand(ONE_GPU, 1)],
+        {"required": "row"},
+        Refusal(Reason.TOPOLOGY, (("level", "row"), ("problem", "no topology has this level"))),
+    ),
+    "a preferred level that nobody knows": (
+        [Demand(ONE_GPU, 1)],
+        {"preferred": "row"},
+        Refusal(Reason.TOPOLOGY, (("level", "row"), ("problem", "no topology has this level"))),
+    ),
+    "a required level whose labels no node has": (
+        [Demand(ONE_GPU, 1)],
+        {"required": "kubernetes.io/hostname"},
+        Refusal(Reason.TOPOLOGY, (("level", "kubernetes.io/hostname"), ("asked", 1), ("fit", 0))),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS, ids=str)
+def test_a_refusal_says_why_with_numbers(case: str) -> None:
+    demands, levels, expected = REFUSALS[case]
+    assert place(make_room(*CLUSTER), demands, **levels) == expected
+
+
+def test_an_empty_cluster_refuses() -> None:
+    assert place(make_room(), [Demand(ONE_GPU, 1)]) == Refusal(Reason.CONSTRAINTS)
+    assert place(make_room(), [Demand(ONE_GPU, 2)], required="kubernetes.io/hostname") == Refusal(Reason.CONSTRAINTS)
+
+
+def test_sums_of_the_largest_amounts_are_exact() -> None:
+    largest = 2**55
+    nodes = [Node(NodeName(f"n{n}"), {}, amounts({PODS: 9, "memory": largest})) for n in range(300)]
+    refusal = place(make_room(*nodes), [Demand(make_shape({"memory": largest}), 301)])
+    assert refusal == Refusal(
+        Reason.RESOURCES, (("resource", "memory"), ("asked", 301 * largest), ("free", 300 * largest))
+    )
+
+
+def test_reserved_room_is_not_given_again() -> None:
+    world = make_world(gpu_node("a"), gpu_node("b"))
+    reserved = np.zeros_like(world.nodes.used)
+    reserved[0, world.columns.of(GPU)] = 8
+    room = Room(Snapshot.take(world, Feasibility(), reserved))
+    assert counts(room, place(room, [Demand(ONE_GPU, 8)])) == {"b": 8}
