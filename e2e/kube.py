@@ -16,7 +16,7 @@ import os
 import select
 import threading
 import urllib.parse
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from typing import Any
 
 import aiohttp
@@ -294,7 +294,7 @@ class Kube:
 
     def watch(
         self, resource: str, namespace: str | None = None, *, since: str = "", labels: str = "", seconds: int = 30
-    ) -> Iterator[Object]:
+    ) -> Generator[Object, None, None]:
         """Watch events ({type, object}) until the server ends the watch after `seconds`."""
         query = {"watch": "1", "resourceVersion": since, "labelSelector": labels, "timeoutSeconds": seconds}
         target = _with_query(self.resource(resource).path(namespace), query)

@@ -48,12 +48,25 @@ GPU = "nvidia.com/gpu"
 DEFINITIONS: list[tuple[str, Object, str]] = [
     # --- PodGroup
     ("a group of one is accepted", group(1), ACCEPTED),
-    ("a group with every field is accepted", group(
-        6, tasks=tasks(launcher=1, worker=4, evaluator=0), queue="research.vision", priorityClassName="high",
-        topology={"required": "topology.kubernetes.io/zone", "preferred": "rack"}, preemptible=False,
-        expectedDurationSeconds=3600, scheduleTimeoutSeconds=300), ACCEPTED),
-    ("both levels are accepted: required broad and preferred narrow",
-     group(topology={"required": "zone", "preferred": "rack"}), ACCEPTED),
+    (
+        "a group with every field is accepted",
+        group(
+            6,
+            tasks=tasks(launcher=1, worker=4, evaluator=0),
+            queue="research.vision",
+            priorityClassName="high",
+            topology={"required": "topology.kubernetes.io/zone", "preferred": "rack"},
+            preemptible=False,
+            expectedDurationSeconds=3600,
+            scheduleTimeoutSeconds=300,
+        ),
+        ACCEPTED,
+    ),
+    (
+        "both levels are accepted: required broad and preferred narrow",
+        group(topology={"required": "zone", "preferred": "rack"}),
+        ACCEPTED,
+    ),
     ("no minMember is refused", _object("PodGroup", "g", {}), "spec.minMember: Required value"),
     ("a group without spec is refused", {**group(), "spec": None}, "spec: Required value"),
     ("minMember 0 is refused", group(0), "should be greater than or equal to 1"),
@@ -80,8 +93,7 @@ DEFINITIONS: list[tuple[str, Object, str]] = [
     ("a level that is no label key is refused", group(topology={"required": "a/b/c"}), "should match"),
     ("an empty level is refused", group(topology={"preferred": ""}), "should match"),
     ("a schedule timeout of a day is accepted", group(scheduleTimeoutSeconds=86400), ACCEPTED),
-    ("a longer schedule timeout is refused", group(scheduleTimeoutSeconds=86401),
-     "less than or equal to 86400"),
+    ("a longer schedule timeout is refused", group(scheduleTimeoutSeconds=86401), "less than or equal to 86400"),
     ("a schedule timeout of 0 is refused", group(scheduleTimeoutSeconds=0), "greater than or equal to 1"),
     ("a negative duration is refused", group(expectedDurationSeconds=-1), "greater than or equal to 1"),
     ("preemptible as text is refused", group(preemptible="yes"), "must be of type boolean"),
@@ -89,15 +101,27 @@ DEFINITIONS: list[tuple[str, Object, str]] = [
     # --- Queue
     ("an empty queue is accepted", queue(), ACCEPTED),
     ("a queue without spec is accepted", {**queue(), "spec": None}, ACCEPTED),
-    ("a queue with every field is accepted", queue(
-        parent="root", weight=3, capability={GPU: 64, "cpu": "100", "memory": "1Ti"}, deserved={GPU: "32"},
-        guarantee={"resource": {GPU: 8, "hugepages-2Mi": "1Gi"}}, reclaimable=False, priority=-5,
-        state="Closed", minRuntimeSeconds=0, staleSeconds=60, namespaces=["a", "b"]), ACCEPTED),
+    (
+        "a queue with every field is accepted",
+        queue(
+            parent="root",
+            weight=3,
+            capability={GPU: 64, "cpu": "100", "memory": "1Ti"},
+            deserved={GPU: "32"},
+            guarantee={"resource": {GPU: 8, "hugepages-2Mi": "1Gi"}},
+            reclaimable=False,
+            priority=-5,
+            state="Closed",
+            minRuntimeSeconds=0,
+            staleSeconds=60,
+            namespaces=["a", "b"],
+        ),
+        ACCEPTED,
+    ),
     ("weight 0 is refused", queue(weight=0), "greater than or equal to 1"),
     ("a weight with a fraction is refused", queue(weight=0.5), "spec.weight"),
     ("a huge weight is refused", queue(weight=65536), "less than or equal to 65535"),
-    ("a queue that is its own parent is refused", queue("q", parent="q"),
-     "spec.parent names the queue itself"),
+    ("a queue that is its own parent is refused", queue("q", parent="q"), "spec.parent names the queue itself"),
     ("an empty parent is refused", queue(parent=""), "spec.parent"),
     ("an unknown state is refused", queue(state="Ajar"), "Unsupported value"),
     ("a negative amount is refused", queue(capability={GPU: -1}), "greater than or equal to 0"),
@@ -110,14 +134,26 @@ DEFINITIONS: list[tuple[str, Object, str]] = [
     ("a huge amount as a number is refused", queue(capability={GPU: 2**62}), TOO_LARGE),
     ("a huge cpu is refused before it overflows in millicores", queue(deserved={"cpu": "33T"}), TOO_LARGE),
     ("a huge guarantee is refused", queue(guarantee={"resource": {GPU: "1E"}}), TOO_LARGE),
-    ("an amount in smaller units that is equal passes as equal",
-     queue(deserved={"cpu": "1"}, capability={"cpu": "1000m"}), ACCEPTED),
-    ("guarantee above deserved is refused", queue(guarantee={"resource": {GPU: 2}}, deserved={GPU: 1}),
-     GUARANTEE_DESERVED),
-    ("deserved above capability is refused", queue(deserved={"memory": "2Gi"}, capability={"memory": "2G"}),
-     DESERVED_CAP),
-    ("guarantee above capability is refused", queue(guarantee={"resource": {GPU: 2}}, capability={GPU: "1"}),
-     GUARANTEE_CAP),
+    (
+        "an amount in smaller units that is equal passes as equal",
+        queue(deserved={"cpu": "1"}, capability={"cpu": "1000m"}),
+        ACCEPTED,
+    ),
+    (
+        "guarantee above deserved is refused",
+        queue(guarantee={"resource": {GPU: 2}}, deserved={GPU: 1}),
+        GUARANTEE_DESERVED,
+    ),
+    (
+        "deserved above capability is refused",
+        queue(deserved={"memory": "2Gi"}, capability={"memory": "2G"}),
+        DESERVED_CAP,
+    ),
+    (
+        "guarantee above capability is refused",
+        queue(guarantee={"resource": {GPU: 2}}, capability={GPU: "1"}),
+        GUARANTEE_CAP,
+    ),
     ("different resources are not compared", queue(deserved={"cpu": 9}, capability={GPU: 1}), ACCEPTED),
     ("a resource name with a space is refused", queue(deserved={"a b": 1}), BAD_NAME),
     ("a resource name that is not ASCII is refused", queue(deserved={"gpü": 1}), BAD_NAME),
@@ -126,8 +162,7 @@ DEFINITIONS: list[tuple[str, Object, str]] = [
     ("a namespace named twice is refused", queue(namespaces=["a", "a"]), "Duplicate value"),
     ("a name that no pod could bear as a label is refused", queue("q" * 64), "at most 63 characters"),
     # --- Topology
-    ("three levels are accepted", topology("topology.kubernetes.io/zone", "rack", "kubernetes.io/hostname"),
-     ACCEPTED),
+    ("three levels are accepted", topology("topology.kubernetes.io/zone", "rack", "kubernetes.io/hostname"), ACCEPTED),
     ("16 levels are accepted", topology(*(f"l{i}" for i in range(16))), ACCEPTED),
     ("17 levels are refused", topology(*(f"l{i}" for i in range(17))), "Too many"),
     ("no level is refused", topology(), "should have at least 1 items"),
@@ -139,10 +174,21 @@ DEFINITIONS: list[tuple[str, Object, str]] = [
 
 #: (verb, resource.group[/subresource], namespace, name): what our three processes do
 ALLOWED: list[tuple[str, str, str, str]] = [
-    *((verb, resource, "", "") for verb in ("get", "list", "watch") for resource in (
-        "pods", "nodes", "namespaces", "podgroups.muster.dev", "podgroups.scheduling.k8s.io",
-        "podgroups.scheduling.x-k8s.io", "podgroups.scheduling.volcano.sh", "queues.muster.dev",
-        "topologies.muster.dev")),
+    *(
+        (verb, resource, "", "")
+        for verb in ("get", "list", "watch")
+        for resource in (
+            "pods",
+            "nodes",
+            "namespaces",
+            "podgroups.muster.dev",
+            "podgroups.scheduling.k8s.io",
+            "podgroups.scheduling.x-k8s.io",
+            "podgroups.scheduling.volcano.sh",
+            "queues.muster.dev",
+            "topologies.muster.dev",
+        )
+    ),
     ("patch", "pods", "tenant", "p"),
     ("patch", "pods/status", "tenant", "p"),
     ("create", "pods/binding", "tenant", "p"),
@@ -156,20 +202,24 @@ ALLOWED: list[tuple[str, str, str, str]] = [
     ("patch", "queues.muster.dev/status", "", "q"),
     ("patch", "topologies.muster.dev/status", "", "t"),
     ("create", "configmaps", "muster-system", ""),
-    *((verb, "configmaps", "muster-system", "muster-admission")
-      for verb in ("get", "list", "watch", "patch")),
+    *((verb, "configmaps", "muster-system", "muster-admission") for verb in ("get", "list", "watch", "patch")),
     ("get", "configmaps", "kube-system", "extension-apiserver-authentication"),
     ("create", "leases.coordination.k8s.io", "muster-system", ""),
-    *((verb, "leases.coordination.k8s.io", "muster-system", "muster-scheduler")
-      for verb in ("get", "list", "watch", "update")),
+    *(
+        (verb, "leases.coordination.k8s.io", "muster-system", "muster-scheduler")
+        for verb in ("get", "list", "watch", "update")
+    ),
     ("list", "persistentvolumeclaims", "", ""),
     ("update", "persistentvolumes", "", "pv"),
 ]
 
 #: what nobody of ours needs
 REFUSED: list[tuple[str, str, str, str]] = [
-    *((verb, "secrets", namespace, "") for verb in ("get", "list", "watch") for namespace in
-      ("", "tenant", "muster-system", "kube-system")),
+    *(
+        (verb, "secrets", namespace, "")
+        for verb in ("get", "list", "watch")
+        for namespace in ("", "tenant", "muster-system", "kube-system")
+    ),
     ("create", "pods", "tenant", ""),
     ("update", "pods", "tenant", "p"),
     ("create", "pods/exec", "tenant", "p"),
@@ -189,8 +239,10 @@ REFUSED: list[tuple[str, str, str, str]] = [
     ("create", "configmaps", "tenant", ""),
     *((verb, "leases.coordination.k8s.io", "muster-system", "any") for verb in ("get", "watch", "update")),
     ("delete", "leases.coordination.k8s.io", "muster-system", "muster-scheduler"),
-    *(("patch", f"podgroups.{group_of}", "tenant", "g")
-      for group_of in ("muster.dev", "scheduling.k8s.io", "scheduling.volcano.sh")),
+    *(
+        ("patch", f"podgroups.{group_of}", "tenant", "g")
+        for group_of in ("muster.dev", "scheduling.k8s.io", "scheduling.volcano.sh")
+    ),
     ("delete", "podgroups.muster.dev", "tenant", "g"),
     ("delete", "podgroups.scheduling.k8s.io", "tenant", "g"),
     ("patch", "queues.muster.dev", "", "q"),

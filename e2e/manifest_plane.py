@@ -33,9 +33,7 @@ def started() -> Iterator[base.Cluster]:
         for name, labels in ((TENANT, {}), (LABELLED, {GATE: "open-b"}), (ELSEWHERE, {GATE: "busy"})):
             meta = {"name": name, "labels": labels}
             cluster.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
-            waiting.wait_for(
-                lambda name=name: cluster.kube.find("serviceaccounts", "default", name), 30, "its account"
-            )
+            waiting.wait_for(lambda name=name: cluster.kube.find("serviceaccounts", "default", name), 30, "its account")
         yield cluster
 
 

@@ -160,10 +160,10 @@ def test_native_gangs_and_bare_nodes_and_a_restarted_api_server(cluster: base.Cl
         api.create(objects.node("bare", gpus=3, kwok=False))
         waiting.wait_for(lambda: api.get("nodes", "bare"), 20, "the bare node is ready", until=objects.is_ready)
         bare.restart_apiserver()
-        source = {"source": "native"} if native else {"source": "muster"}
+        source = "native" if native else "muster"
         if native:
             api.create(objects.pod_group("native", "g", "default", 4))
-        for pod in objects.gang("g", "default", 4, scheduler="default-scheduler", **source):
+        for pod in objects.gang("g", "default", 4, scheduler="default-scheduler", source=source):
             api.create(pod)
         waiting.wait_for(
             lambda: api.list("pods", "default"),
@@ -317,6 +317,28 @@ def test_a_watch_streams_at_once_and_can_be_cut(
     assert next(events)["object"]["metadata"]["name"] == "p"
     assert api_proxy.close_watches("/pods") == 1
     assert list(events) == []
+
+
+def test_a_watch_ends_when_its_client_goes_but_a_request_does_not(
+    through: Kube, api_proxy: proxy.Proxy, kube: Kube, namespace: str
+) -> None:
+    kube.create(objects.pod("p", namespace, scheduler="nobody"))
+    events = through.watch("pods", namespace, seconds=60)
+    next(events)
+    assert api_proxy.open_watches("/pods") == 1
+    events.close()
+    waiting.wait_for(api_proxy.open_watches, 10, "the watch is gone", until=lambda left: left == 0)
+    fault = api_proxy.hold_before(r"/pods$", "POST")
+    body = json.dumps(objects.pod("late", namespace, scheduler="nobody")).encode()
+    headers = {**through.access.headers(), "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{api_proxy.url}/api/v1/namespaces/{namespace}/pods", body, headers)
+    with pytest.raises(TimeoutError):
+        urllib.request.urlopen(request, timeout=0.5, context=ssl._create_unverified_context())
+    assert kube.find("pods", "late", namespace) is None
+    fault.release()
+    waiting.wait_for(
+        lambda: kube.find("pods", "late", namespace), 10, "the request of a client that left is carried out"
+    )
 
 
 def test_a_watch_can_be_told_that_its_version_is_gone(through: Kube, api_proxy: proxy.Proxy, namespace: str) -> None:

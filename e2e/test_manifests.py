@@ -73,9 +73,7 @@ def test_the_pods_of_the_deployment_pass_the_pod_security_of_their_namespace(ins
     )
 
 
-@pytest.mark.parametrize(
-    "example", sorted(path.name for path in (plane.MANIFESTS / "examples").glob("*.yaml"))
-)
+@pytest.mark.parametrize("example", sorted(path.name for path in (plane.MANIFESTS / "examples").glob("*.yaml")))
 def test_each_example_is_accepted(installed: base.Cluster, example: str) -> None:
     installed.kubectl("apply", "--dry-run=server", "-f", str(plane.MANIFESTS / "examples" / example))
 
@@ -165,16 +163,12 @@ def allowed(cluster: base.Cluster, verb: str, resource: str, namespace: str, nam
 
 
 @pytest.mark.parametrize(("verb", "resource", "namespace", "name"), manifest_cases.ALLOWED)
-def test_our_account_may(
-    installed: base.Cluster, verb: str, resource: str, namespace: str, name: str
-) -> None:
+def test_our_account_may(installed: base.Cluster, verb: str, resource: str, namespace: str, name: str) -> None:
     waiting.wait_for(lambda: allowed(installed, verb, resource, namespace, name), 10, "allowed")
 
 
 @pytest.mark.parametrize(("verb", "resource", "namespace", "name"), manifest_cases.REFUSED)
-def test_our_account_may_not(
-    installed: base.Cluster, verb: str, resource: str, namespace: str, name: str
-) -> None:
+def test_our_account_may_not(installed: base.Cluster, verb: str, resource: str, namespace: str, name: str) -> None:
     assert not allowed(installed, verb, resource, namespace, name)
 
 

@@ -6,13 +6,12 @@ verbs answer with an Error until every list is read and the gate's holds are kno
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import datetime
 import functools
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import aiohttp
 
@@ -21,8 +20,8 @@ from extender.core import messages
 from extender.core.activity import Activity
 from extender.core.engine import Engine
 from extender.core.model import Lease
-from extender.kube import client, effects, errors, feeds, resources, writes
-from extender.runtime import census, lag, stopping, tasks
+from extender.kube import client, effects, errors, feeds, lease, resources, writes
+from extender.runtime import census, lag, process, stopping, tasks
 from extender.runtime.dispatcher import Dispatcher, Final, Transient
 from extender.runtime.leadership import Leadership
 from extender.runtime.owner import Owner
@@ -41,29 +40,11 @@ def main(argv: Sequence[str]) -> int:
     told = settings.read_extender(argv, socket.gethostname())
     logs.configure(told.logging)
     try:
-        run(_serve(told))
-    except (tasks.Fault, errors.Unconfigured, OSError) as error:
+        process.run(_serve(told))
+    except (tasks.Fault, errors.Unconfigured, settings.Unusable, OSError) as error:
         LOG.error("the extender ends", fault=error)
         return 1
     return 0
-
-
-def run(main_coroutine: object) -> None:
-    """Run on uvloop where it is installed."""
-    try:
-        import uvloop
-
-        factory: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
-    except ImportError:
-        factory = None
-    with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(main_coroutine)  # type: ignore[arg-type]
-
-
-def wall_clock() -> Callable[[], float]:
-    """Seconds since the epoch that never go back: the wall clock at start, the monotonic one since."""
-    offset = time.time() - time.monotonic()
-    return lambda: offset + time.monotonic()
 
 
 async def _serve(told: settings.ExtenderSettings) -> None:
@@ -72,19 +53,17 @@ async def _serve(told: settings.ExtenderSettings) -> None:
     async with contextlib.AsyncExitStack() as stack:
         stop = stack.enter_context(stopping.asked_to_stop())
         api = await stack.enter_async_context(
-            client.connect(
-                cluster.kubeconfig, cluster.context, component="muster-extender", observer=metrics.api
-            )
+            client.connect(cluster.kubeconfig, cluster.context, component="muster-extender", observer=metrics.api)
         )
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        process = _Process(told, metrics, api, GateClient(session, told.gate))
+        parts = _Process(told, metrics, api, GateClient(session, told.gate))
         app = serve.application(
-            [*process.verbs.routes(), *serve.health_routes(process.not_ready, metrics.registry)],
+            [*parts.verbs.routes(), *serve.health_routes(parts.not_ready, metrics.registry)],
             body_limit=BODY_LIMIT,
         )
         await stack.enter_async_context(serve.serve(app, told.listen, told.tls))
         running = await stack.enter_async_context(tasks.Tasks())
-        process.start(running)
+        parts.start(running)
         await running.run_until(stop)
 
 
@@ -99,15 +78,11 @@ class _Process:
         self._api = api
         self._gate = gate
         self._unsynced: set[str] = {"the gate's holds"}
-        self._effects = effects.Effects(
-            api, told.cluster.namespace, lambda: datetime.datetime.now(datetime.UTC)
-        )
+        self._effects = effects.Effects(api, told.cluster.namespace, lambda: datetime.datetime.now(datetime.UTC))
         self._engine = Engine(told.nominate_above_nodes)
         self._dispatcher = Dispatcher(self._write, self._report)
-        self._owner = Owner(self._engine, self._dispatcher.put, time.perf_counter, wall_clock(), metrics)
-        self._leadership = Leadership(
-            Activity(told.hostname), self._read_lease, time.monotonic, self._activity_changed
-        )
+        self._owner = Owner(self._engine, self._dispatcher.put, time.perf_counter, process.wall_clock(), metrics)
+        self._leadership = Leadership(Activity(told.hostname), self._read_lease, time.monotonic, self._activity_changed)
         self.verbs = Verbs(self._engine, self._owner, self._leadership, metrics)
 
     def start(self, running: tasks.Tasks) -> None:
@@ -126,12 +101,15 @@ class _Process:
                     self._metrics.api,
                 ),
             )
-        lease = feeds.Feed(
-            resources.lease(cluster.namespace, cluster.lease), objects.decode_lease, lambda _: None
-        )
         running.start(
             "feed lease",
-            feeds.run(self._api, lease, self._leadership.seen, lambda: None, self._metrics.api),
+            feeds.run(
+                self._api,
+                lease.feed(cluster.namespace, cluster.lease),
+                self._leadership.seen,
+                lambda: None,
+                self._metrics.api,
+            ),
         )
         running.start("owner", self._owner.run())
         running.start("dispatcher", self._dispatcher.run())
@@ -169,14 +147,7 @@ class _Process:
             self._owner.post(messages.ActivityChanged(active))
 
     async def _read_lease(self) -> Lease | None:
-        cluster = self._told.cluster
-        served = resources.Served(resources.lease(cluster.namespace, cluster.lease), "v1")
-        try:
-            return objects.decode_lease(
-                await self._api.read(served.path(cluster.namespace, cluster.lease), timeout=2.0)
-            )
-        except (errors.KubeError, objects.DecodeError):
-            return None
+        return await lease.read_lease(self._api, self._told.cluster.namespace, self._told.cluster.lease)
 
     async def _write(self, effect: messages.Effect) -> None:
         if not self._engine.active:

@@ -38,9 +38,7 @@ def make_node(
     return Node(NodeName(name), dict(labels or {}), amounts({PODS: 110, **there}), **fields)
 
 
-def gpu_node(
-    name: str = "gpu-0", gpus: int = 8, labels: Mapping[str, str] | None = None, **fields: Any
-) -> Node:
+def gpu_node(name: str = "gpu-0", gpus: int = 8, labels: Mapping[str, str] | None = None, **fields: Any) -> Node:
     """A node of eight GPUs with 96 cores and 1 TiB."""
     return make_node(name, {"cpu": 96_000, "memory": 1024 * GI, GPU: gpus}, labels, **fields)
 

@@ -206,7 +206,7 @@ class Scheduler(process.Process):
     url: str
     token: str
 
-    def wait_healthy(self, deadline: float = 30) -> None:
+    def wait_healthy(self, deadline: float = 60) -> None:
         """Wait until /healthz answers (also true for one that is not the leader)."""
         self.wait_http(f"{self.url}/healthz", deadline)
 

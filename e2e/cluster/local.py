@@ -55,6 +55,7 @@ class LocalCluster(base.Cluster):
         self.kubeconfig = self.work / "admin.kubeconfig"
         self._binaries = programs
         self.server = f"https://127.0.0.1:{process.free_port()}"
+        self._controllers = f"https://127.0.0.1:{process.free_port()}"
         self._etcd = f"http://127.0.0.1:{process.free_port()}"
         self.cert: pathlib.Path
         self.key: pathlib.Path
@@ -85,8 +86,9 @@ class LocalCluster(base.Cluster):
         if self.options.kwok:
             self.kwok = self.start_kwok(self.work / "kwok.kubeconfig", stay=self.options.stay)
         if self.options.default_scheduler:
+            gates = self._gates_flag(self.options.native_gang)
             self.scheduler = self.start_kube_scheduler(
-                self._scheduler_config(), extra_flags=self._gates_flag(self.options.native_gang), stay=self.options.stay
+                self._scheduler_config(), extra_flags=gates, wait=False, stay=self.options.stay
             )
         self._wait_usable()
         self.seconds_to_start = time.monotonic() - started
@@ -181,13 +183,12 @@ class LocalCluster(base.Cluster):
         return self.options.mutating_policy_beta and self.binaries.minor in versions.MUTATING_POLICY_BETA
 
     def _start_controller_manager(self) -> process.Process:
-        port = process.free_port()
         credentials = self.work / "kube-controller-manager.kubeconfig"
         argv = [
             self.binaries.path("kube-controller-manager"),
             f"--kubeconfig={credentials}",
             "--bind-address=127.0.0.1",
-            f"--secure-port={port}",
+            f"--secure-port={self._controllers.rpartition(':')[2]}",
             f"--cert-dir={self.work / 'controller-manager-certs'}",
             f"--service-account-private-key-file={self.key}",
             f"--root-ca-file={self.cert}",
@@ -200,9 +201,7 @@ class LocalCluster(base.Cluster):
             # It removes the finalizer of native pod groups: without the gate they could never be deleted.
             *self._gates_flag(native=True),
         ]
-        manager = self.start_process(argv, "kube-controller-manager", stay=self.options.stay)
-        manager.wait_http(f"https://127.0.0.1:{port}/healthz")
-        return manager
+        return self.start_process(argv, "kube-controller-manager", stay=self.options.stay)
 
     def _scheduler_config(self) -> pathlib.Path:
         connection: dict[str, object] = {"kubeconfig": str(self.work / "kube-scheduler.kubeconfig")}
@@ -219,13 +218,15 @@ class LocalCluster(base.Cluster):
         return path
 
     def _wait_usable(self) -> None:
-        if self.options.controller_manager:
+        if self.controller_manager is not None:
+            self.controller_manager.wait_http(f"{self._controllers}/healthz")
             waiting.wait_for(
                 lambda: self.kube.find("serviceaccounts", "default", "default"),
                 30,
                 "service account of namespace default",
             )
-        if self.options.default_scheduler:
+        if self.scheduler is not None:
+            self.scheduler.wait_healthy()
             waiting.wait_for(
                 lambda: self.kube.find("leases.coordination.k8s.io", "kube-scheduler", "kube-system"),
                 30,

@@ -7,6 +7,7 @@ own of the manifest's service account. Knows the product by its command lines an
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 import pathlib
 import socket
@@ -84,30 +85,34 @@ class Replica:
             stay=self.options.stay,
         )
 
-    def wait_ready(self, deadline: float = 30) -> None:
+    def wait_ready(self, deadline: float = 60) -> None:
         """Wait until the scheduler is healthy, extender and gate are ready."""
         self.gate.wait_http(f"{self.gate_url}/readyz", deadline)
         self.extender.wait_http(f"{self.extender_url}/readyz", deadline)
         self.scheduler.wait_healthy(deadline)
 
     def wait_active(self, deadline: float = 30) -> None:
-        """Wait until this replica's scheduler holds the Lease."""
+        """Wait until the scheduler process that runs now holds the Lease (not one before it on the same host)."""
         waiting.wait_for(
-            lambda: lease_holder(self.cluster.kube),
-            deadline,
-            f"the scheduler of {self.host} leads",
-            until=lambda holder: holder.rpartition("_")[0] == self.host,
+            lambda: lease(self.cluster.kube), deadline, f"the scheduler of {self.host} leads", until=self._leads
         )
 
+    def _leads(self, spec: dict[str, Any]) -> bool:
+        if host_of(spec) != self.host:
+            return False
+        # The time was written by our own process, so it is of the clock of this machine.
+        return datetime.datetime.fromisoformat(spec["acquireTime"]).timestamp() >= self.scheduler.started_at
+
     def heal(self) -> None:
-        """Bring it back to all running and ready, whatever a test did to it."""
-        dead = [started for started in self.processes() if not started.alive]
-        if self.scheduler in dead:
+        """Bring it back to all running and ready, whatever a test did to it; no other replica may run."""
+        for started in self.processes():
+            # One that was stopped for long is about to end by itself: its Lease has run out.
+            if started.paused:
+                started.kill9()
+        if not self.scheduler.alive or host_of(lease(self.cluster.kube)) != self.host:
             manifests.release_lease(self.cluster.kube)
         for started in self.processes():
-            if started.alive:
-                started.resume()
-            else:
+            if not started.alive:
                 started.start()
         self.wait_ready()
         self.wait_active()
@@ -210,7 +215,12 @@ def go_seconds(text: str) -> int:
     return total
 
 
-def lease_holder(api: kube.Kube) -> str:
-    """The holderIdentity of our scheduler's Lease, or an empty text."""
-    lease = api.find("leases.coordination.k8s.io", manifests.LEASE, manifests.NAMESPACE)
-    return str((lease or {"spec": {}})["spec"].get("holderIdentity") or "")
+def lease(api: kube.Kube) -> dict[str, Any]:
+    """The spec of our scheduler's Lease, {} when there is none."""
+    found = api.find("leases.coordination.k8s.io", manifests.LEASE, manifests.NAMESPACE)
+    return dict((found or {}).get("spec") or {})
+
+
+def host_of(spec: dict[str, Any]) -> str:
+    """The host that holds a Lease: what stands before the last underscore of holderIdentity."""
+    return str(spec.get("holderIdentity") or "").rpartition("_")[0]

@@ -18,6 +18,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -56,6 +57,8 @@ class Process:
         self._hostname = uts_hostname
         self._stay = stay
         self._popen: subprocess.Popen[bytes] | None = None
+        self.started_at = 0.0  # wall clock of the newest start
+        self.paused = False
         self.start()
 
     def start(self) -> None:
@@ -66,6 +69,7 @@ class Process:
         if self._hostname:
             options += ["--hostname", self._hostname]
         command = [sys.executable, "-I", "-S", LAUNCH, *options, "--", *self.argv] if options else self.argv
+        self.started_at, self.paused = time.time(), False
         self._popen = _spawner.submit(self._spawn, command).result()
         if not self._stay:
             _live.add(self)
@@ -105,10 +109,12 @@ class Process:
     def pause(self) -> None:
         """Stop it where it stands (SIGSTOP): alive, but answering nothing."""
         os.killpg(self.pid, signal.SIGSTOP)
+        self.paused = True
 
     def resume(self) -> None:
         """Let it go on after `pause`."""
         os.killpg(self.pid, signal.SIGCONT)
+        self.paused = False
 
     def restart(self) -> None:
         """Kill it if it runs, then start the same command again."""
@@ -142,7 +148,7 @@ class Process:
         state = "running" if self.alive else f"ended with {self.returncode}"
         return ProcessError(f"{self.name} ({state}): {what}\n--- last lines of {self.log_path}\n{self.tail()}")
 
-    def wait_http(self, url: str, deadline: float = 30) -> None:
+    def wait_http(self, url: str, deadline: float = 60) -> None:
         """Wait until `url` answers 200; fails at once when the program ends."""
 
         def probe() -> str:

@@ -106,6 +106,7 @@ class Proxy:
         self._tls.load_cert_chain(cert, key)
         self._numbers = itertools.count()
         self._watches: list[web.Request] = []  # those being streamed now
+        self._passing: set[asyncio.Future[web.Response]] = set()
         self._down = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="api-proxy", daemon=True)
@@ -158,7 +159,7 @@ class Proxy:
         return self._add("hold_before", path, method, **match)
 
     def hold_reply(self, path: str, method: str = "", **match: Any) -> Fault:
-        """Carry the request out at once, hold the reply until `release`."""
+        """Carry the request out at once, hold the reply until `release`. Not for watches."""
         return self._add("hold_reply", path, method, **match)
 
     def close_watches(self, path: str = "") -> int:
@@ -171,6 +172,10 @@ class Proxy:
             return len(found)
 
         return int(self._run(cut()))
+
+    def open_watches(self, path: str = "") -> int:
+        """How many watches stream through now whose path matches."""
+        return len([request for request in list(self._watches) if re.search(path, request.path_qs)])
 
     def set_down(self, down: bool) -> None:
         """Refuse everything (and cut the watches), or serve again: an API server out of reach."""
@@ -216,7 +221,7 @@ class Proxy:
         )
         app = web.Application(client_max_size=MAX_BODY)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
         address = yarl.URL(self.url)
         await web.TCPSite(self._runner, address.host, address.port, ssl_context=self._tls).start()
@@ -241,13 +246,17 @@ class Proxy:
         if fault and fault.kind == "answer":
             self._settle(number, fault.status)
             return _status(fault)
-        if fault and fault.kind == "hold_before":
-            await fault.released.wait()
         if "watch=" in request.query_string:
             return await self._stream(request, fault)
-        return await self._pass(request, body, fault, number)
+        # Only watches end when their client goes: a request that has arrived is carried out all the same.
+        passing = asyncio.ensure_future(self._pass(request, body, fault, number))
+        self._passing.add(passing)
+        passing.add_done_callback(self._passing.discard)
+        return await asyncio.shield(passing)
 
     async def _pass(self, request: web.Request, body: bytes, fault: Fault | None, number: int | None) -> web.Response:
+        if fault and fault.kind == "hold_before":
+            await fault.released.wait()
         async with self._open(request, body) as answer:
             content = await answer.read()
             self._settle(number, answer.status)
@@ -261,6 +270,8 @@ class Proxy:
         if fault and fault.kind == "gone":
             event = {"type": "ERROR", "object": _status_object(410)}
             return web.Response(body=json.dumps(event).encode() + b"\n", content_type="application/json")
+        if fault and fault.kind == "hold_before":
+            await fault.released.wait()
         async with self._open(request, b"") as answer:
             response = web.StreamResponse(status=answer.status, headers=_headers(answer.headers))
             await response.prepare(request)

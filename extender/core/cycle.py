@@ -120,6 +120,8 @@ class Cycle:
             if same is not None:
                 failed[same] = refusal
             self.refuse(entry, refusal, now, keep=self.startable(entry))
+            if now < entry.changed_at + EXPECT_SECONDS:  # from then on it waits for its members, if any
+                self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
         self._state(entry, now)
 
     def _postpone(self, entry: Entry, now: float) -> None:
@@ -156,9 +158,10 @@ class Cycle:
         members = self.world.members.get(entry.key, {})
         for slot in self.plans.ledger.of_group(entry.key):
             pod = members.get(PodUid(slot))
-            if pod is not None and pod.rejection and pod.uid not in self.plans.holds:
-                if not is_ours(pod.rejection):
-                    return pod.rejection
+            if pod is None or not pod.rejection or pod.uid in self.plans.holds:
+                continue
+            if not is_ours(pod.rejection):
+                return pod.rejection
         return None
 
     def startable(self, entry: Entry, expecting: bool = False) -> bool:

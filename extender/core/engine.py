@@ -199,9 +199,8 @@ class Engine:
         if node is None:
             self._judge_now(entry, pod, event.offered, now)
             node = self._cycle.planned(pod.uid)
-        # one offered node is the first pass of a pod with an older nomination; the full list follows
-        first_pass = len(event.offered) == 1 and event.offered[0] in (pod.nominated, event.pod.nominated)
-        if node is not None and node not in event.offered and not first_pass:
+        entry.woken.discard(pod.uid)
+        if node is not None and node not in event.offered and not _first_pass(entry, event):
             self._not_offered(entry, pod, event.offered, now)
         if self._cycle.planned(pod.uid) is None:
             entry.rejected.add(pod.uid)
@@ -222,7 +221,8 @@ class Engine:
             left = self._plans.remake(entry, room, now) if self._plans.movable(entry) else None
         self._cycle.grown |= self._plans.take_freed()
         node = self._cycle.planned(pod.uid)
-        if node is not None and node not in offered or not self._cycle.startable(entry, expecting=True):
+        refused = node is not None and node not in offered
+        if refused or not self._cycle.startable(entry, expecting=True):
             self._cycle.refuse(entry, plans.refused_by_scheduler(entry), now)
         elif left is not None:
             self._cycle.refuse(entry, left, now, keep=True)
@@ -311,12 +311,12 @@ class Engine:
         node = hold.node if hold is not None else pod.nominated
         if node is None:
             return
+        if pod.nominated is not None:
+            entry.nominated[pod.uid] = pod.nominated
         if self._plans.adopt(pod, node):
             entry.planned_at = now
             self._cycle.suspects.add(node)  # it may not be fit for the pod any more
             return
-        if pod.nominated is not None:
-            self._cycle.effects.append(messages.Nominate(pod.uid, pod.namespace, pod.name, None))
         if hold is not None and not pod.group.lone:
             self._cycle.effects.append(messages.Withdraw((pod.uid,)))
 
@@ -392,6 +392,19 @@ class Engine:
         messages.EffectDone: _effect_done,
         messages.Tick: _tick,
     }
+
+
+def _first_pass(entry: Entry, event: messages.FilterCalled) -> bool:
+    """True when the call may be for an older nomination of the pod alone, so that the full list follows.
+
+    The full list may be that one node too: then the same call comes twice.
+    """
+    uid = event.pod.uid
+    if uid in entry.passed or event.offered != (event.pod.nominated,):
+        entry.passed.discard(uid)
+        return False
+    entry.passed.add(uid)
+    return True
 
 
 def _judged_by(pod: Pod) -> tuple[object, ...]:

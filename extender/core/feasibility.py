@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,8 +22,12 @@ from extender.core.model import Constraints, Node, Topology
 from extender.core.topology import Domains, Keys, Levels
 from extender.core.world import World
 
-#: masks kept in each version; constraints that come back after so many others are evaluated again
-_MASKS = 1024
+#: what is kept in each version of masks, label columns and domains; pods may name any number of selectors,
+#: labels and levels, and what comes back after so many others is derived again
+_MASKS, _LABELS, _DOMAINS = 1024, 256, 64
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,9 +80,8 @@ class Facts:
         """Rows of nodes that a pod with these constraints accepts. The mask is shared: not to be changed."""
         mask = self._masks.get(constraints)
         if mask is None:
-            if len(self._masks) >= _MASKS:
-                self._masks.clear()
-            mask = self._masks[constraints] = matching.accepted(constraints, self)
+            mask = matching.accepted(constraints, self)
+            _keep(self._masks, constraints, mask, _MASKS)
         return mask
 
     def domains(self, keys: Keys) -> Domains:
@@ -86,7 +90,7 @@ class Facts:
         if found is None:
             columns = [(column.codes, column.values) for column in map(self.label, keys)]
             found = topology.domains(keys, columns, self.roster.rank, self.roster.order)
-            self._domains[keys] = found
+            _keep(self._domains, keys, found, _DOMAINS)
         return found
 
     def knows_level(self, level: str) -> bool:
@@ -98,7 +102,7 @@ class Facts:
         column = self._labels.get(key)
         if column is None:
             column = Coded.of(_labels(self.nodes, key))
-            self._labels[key] = column
+            _keep(self._labels, key, column, _LABELS)
         return column
 
     def named(self, name: str) -> Mask:
@@ -135,7 +139,13 @@ class Facts:
 
     def under(self, levels: Levels) -> Facts:
         """The same nodes under other topologies."""
-        return Facts(self.nodes, self.roster, self.takes, self.taints, self._labels, levels)
+        return Facts(self.nodes, self.roster, self.takes, self.taints, self._labels.copy(), levels)
+
+
+def _keep(cache: dict[K, V], key: K, value: V, most: int) -> None:
+    if len(cache) >= most:
+        cache.clear()
+    cache[key] = value
 
 
 # These run over all nodes when Muster starts, so they spend no call on each node.

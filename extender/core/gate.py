@@ -60,6 +60,16 @@ class Gate:
         return self._book.version
 
     @property
+    def held(self) -> int:
+        """How many calls' pods wait or are being bound."""
+        return len(self._book.holds)
+
+    def take_ended(self) -> list[tuple[GroupKey, str, float]]:
+        """Rounds that ended since this was asked last: group, outcome, seconds that the release took."""
+        ended, self._rounds.ended = self._rounds.ended, []
+        return ended
+
+    @property
     def binding(self) -> int:
         """How many bindings are under way."""
         return sum(hold.state is State.COMMITTING for hold in self._book.holds.values())

@@ -133,6 +133,7 @@ class Gang:
     retry_at: float = 0.0
     #: bindings of ours may have left it with some but too few: set by a release from none, cleared when whole
     at_risk: bool = False
+    released_at: float = 0.0
     #: since when a release is stuck half way
     stuck_since: float | None = None
     rollback_at: float = 0.0

@@ -23,9 +23,9 @@ def lead(entry: Entry, pod: Pod, node: NodeName, nominate: bool, now: float) -> 
     entry.led[pod.uid] = node
     wanted = node if nominate else None
     asked = entry.nominated.get(pod.uid, pod.nominated)
-    if wanted != pod.nominated or wanted != asked:
-        if pod.queue_gated or asked is not None:
-            yield _nominate(entry, pod, wanted)
+    agreed = wanted == pod.nominated == asked
+    if not agreed and (pod.queue_gated or asked is not None):
+        yield _nominate(entry, pod, wanted)
     if pod.uid in entry.rejected:  # so the scheduler has it, whatever our watch shows
         yield _wake(entry, pod, now)
     elif pod.queue_gated:

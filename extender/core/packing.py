@@ -56,7 +56,6 @@ class Field:
 
     def __init__(self, free: Matrix, rows: Ints, asks: Sequence[Ask]) -> None:
         """`rows` are ordered by node name."""
-        self.rows = rows
         self.free: Matrix = free.T[:, rows].T
         self.asks = asks
         self.masks = [ask.mask[rows] for ask in asks]

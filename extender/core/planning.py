@@ -57,6 +57,8 @@ class Entry:
     nominated: dict[PodUid, NodeName] = field(default_factory=dict)
     #: members that were woken for the plan that stands
     woken: set[PodUid] = field(default_factory=set)
+    #: members of which the newest call offered nothing but the node of an older nomination
+    passed: set[PodUid] = field(default_factory=set)
     #: phase, reason and generation that were last written to the group's object
     stated: tuple[str, str, int] = ("", "", 0)
     #: nothing is written to the group's object before this time
@@ -69,8 +71,8 @@ class Entry:
         """The member needs no leading any more."""
         for notes in (self.offered, self.led, self.nominated):
             notes.pop(uid, None)
-        self.rejected.discard(uid)
-        self.woken.discard(uid)
+        for members in (self.rejected, self.woken, self.passed):
+            members.discard(uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,8 @@ def wish_of(world: World, ledger: Ledger, entry: Entry, now: float) -> Wish | Re
         return need
     waiting = _waiting(world, entry.key)
     if not waiting:
-        return _members_missing(need, tally) if not satisfied(need, tally) else None
+        alone = entry.key.lone or satisfied(need, tally)
+        return None if alone else _members_missing(need, tally)
     loose = tuple(_member(pod, entry) for pod in waiting if Slot(pod.uid) not in plan)
     fixed = _fixed(world, ledger, entry.key)
     if satisfied(need, tally, [r.task for r in plan.values() if not r.expected]):

@@ -91,6 +91,7 @@ class Plans:
             pod = self._world.pods.get(PodUid(slot))
             if pod is not None:
                 yield from leading.lead(entry, pod, reservation.node, nominate, now)
+        yield from self._unlead_others(entry)
 
     def lead_one(self, entry: Entry, pod: Pod, nominate: bool, now: float) -> Iterator[Effect]:
         """The same for one member that has a plan."""
@@ -105,14 +106,18 @@ class Plans:
         held = tuple(PodUid(slot) for slot in plan if PodUid(slot) in self.holds)
         for slot in plan:
             yield from self._undo(entry, slot)
-        for uid in list(entry.nominated):  # led once, and without a plan since
-            pod = self._world.pods.get(uid)
-            yield from leading.unlead(entry, pod) if pod is not None else ()
+        yield from self._unlead_others(entry)
         entry.led.clear()
         entry.nominated.clear()
         entry.planned_at = None
         if held:
             yield messages.Withdraw(held)
+
+    def _unlead_others(self, entry: Entry) -> Iterator[Effect]:
+        """Members that were led once and have lost their place since."""
+        for uid in [uid for uid in entry.nominated if self.ledger.get(Slot(uid)) is None]:
+            pod = self._world.pods.get(uid)
+            yield from leading.unlead(entry, pod) if pod is not None else ()
 
     def _undo(self, entry: Entry, slot: Slot) -> Iterator[Effect]:
         uid = PodUid(slot)

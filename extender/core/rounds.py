@@ -43,6 +43,8 @@ class Rounds:
     def __init__(self, world: World, book: Book, http_timeout: float) -> None:
         self.gangs: dict[GroupKey, Gang] = {}
         self.acting = False
+        #: rounds that ended since the gate asked last: group, outcome, seconds that the release took
+        self.ended: list[tuple[GroupKey, str, float]] = []
         self._world = world
         self._book = book
         self._longest = OF_TIMEOUT * http_timeout
@@ -226,12 +228,14 @@ class Rounds:
             # a gang with members running was hurt before: whatever comes of this release, it did not start it
             gang.at_risk = gang.at_risk or not any(_ours_bound(self._members(gang)))
             gang.round += 1
+            gang.released_at = now
         self._book.commit(holds, notes, now)
 
     def fail(self, gang: Gang, why: Why, now: float) -> None:
         """Refuse everything that the group holds; what is being bound goes on."""
         for hold in list(gang.held.values()):
             self._book.answer(hold, why, now)
+        self.ended.append((gang.key, "expired" if why is Why.INCOMPLETE else "failed", 0.0))
         gang.question = None
         gang.retry_at = 0.0
         gang.round += 1
@@ -247,8 +251,10 @@ class Rounds:
         if whole or not any(_ours_bound(self._members(gang))):
             gang.at_risk = gang.stated = False
             gang.stuck_since = None
+            self.ended.append((gang.key, "released" if whole else "failed", now - gang.released_at))
         elif gang.stuck_since is None:
             gang.stuck_since = now
+            self.ended.append((gang.key, "partial", now - gang.released_at))
             self._awake[gang.key] = gang
 
     def recognise(self, now: float) -> None:
@@ -264,7 +270,7 @@ class Rounds:
             newest = max((pod.bound_at or 0.0 for pod in _ours_bound(members)), default=0.0)
             if now - newest <= FRESH_SECONDS:
                 gang.at_risk = True
-                gang.stuck_since = min(newest, now)
+                gang.stuck_since = gang.released_at = min(newest, now)
                 self._awake[gang.key] = gang
 
     def _roll_back(self, gang: Gang, now: float) -> None:
@@ -278,6 +284,8 @@ class Rounds:
                 self._book.out.append(
                     gm.StateCondition(pod.uid, pod.namespace, pod.name, gm.PARTIAL_GROUP, gm.PARTIAL_TEXT)
                 )
+        if not gang.stated:
+            self.ended.append((gang.key, "rolled-back", 0.0))
         gang.stated = True
         if not gang.evicting:
             gang.stuck_since = None  # only pods that nobody would replace are left: they stay

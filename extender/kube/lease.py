@@ -1,44 +1,27 @@
-"""The Lease by which our kube-scheduler's replicas elect one.
+"""The Lease by which our kube-scheduler's replicas elect one: watched, and read when a call comes too early.
 
-Takes: the Lease's name. Gives: its three fields as they stand. Must not: judge them; who is active is
-decided in the core, with a clock of its own, since `renew_time` is of another machine's clock.
+Takes the Lease's namespace and name; gives its newest state. Must not judge it: who acts is decided in
+core.activity, with a clock of its own.
 """
 
-import dataclasses
-from typing import Any
+from __future__ import annotations
 
-from extender.kube import client, errors, resources
+from extender.core.model import Lease
+from extender.kube import client, errors, feeds, resources
+from extender.wire import objects
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Record:
-    """What the Lease says; empty and 0 for what it does not say."""
-
-    holder: str
-    renew_time: str
-    duration_seconds: int
+READ_SECONDS = 2.0
 
 
-async def read_lease(api: client.Api, namespace: str, name: str, timeout: float = 2.0) -> Record | None:  # noqa: ASYNC109
-    """The Lease as the API server has it now; None if there is none."""
+def feed(namespace: str, name: str) -> feeds.Feed:
+    """The watch of the Lease; None stands for its deletion."""
+    return feeds.Feed(resources.lease(namespace, name), objects.decode_lease, lambda _: None)
+
+
+async def read_lease(api: client.Api, namespace: str, name: str) -> Lease | None:
+    """The Lease as the API server has it now; None when there is none or it cannot be read."""
     served = resources.Served(resources.lease(namespace, name), "v1")
     try:
-        return record_of(await api.read(served.path(namespace, name), timeout=timeout))
-    except errors.NotFound:
+        return objects.decode_lease(await api.read(served.path(namespace, name), timeout=READ_SECONDS))
+    except (errors.KubeError, objects.DecodeError):
         return None
-
-
-def record_of(content: dict[str, Any]) -> Record:
-    """The record in a raw Lease object, of a read or of a watch."""
-    raw = content.get("spec")
-    spec = raw if isinstance(raw, dict) else {}
-    holder, renewed, duration = (
-        spec.get("holderIdentity"),
-        spec.get("renewTime"),
-        spec.get("leaseDurationSeconds"),
-    )
-    return Record(
-        holder if isinstance(holder, str) else "",
-        renewed if isinstance(renewed, str) else "",
-        duration if isinstance(duration, int) and not isinstance(duration, bool) else 0,
-    )

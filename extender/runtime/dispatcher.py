@@ -39,9 +39,7 @@ class Dispatcher:
     def __init__(self, write: Write, report: Callable[[messages.EffectDone], None]) -> None:
         self._write = write
         self._report = report
-        self._lanes: list[asyncio.Queue[tuple[messages.Effect, str]]] = [
-            asyncio.Queue() for _ in range(LANES)
-        ]
+        self._lanes: list[asyncio.Queue[tuple[messages.Effect, str]]] = [asyncio.Queue() for _ in range(LANES)]
 
     def put(self, effect: messages.Effect, cause: str) -> None:
         """Queue an effect; never blocks."""

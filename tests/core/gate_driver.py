@@ -42,9 +42,7 @@ class Driver:
         effects = self.gate.handle(event, self.now)
         for effect in effects:
             if isinstance(effect, gm.Answer):
-                assert effect.call in self._open, (
-                    f"call {effect.call} is answered twice, or after it was closed"
-                )
+                assert effect.call in self._open, f"call {effect.call} is answered twice, or after it was closed"
                 self._open.remove(effect.call)
                 self.answers[effect.call] = effect.error
         return effects

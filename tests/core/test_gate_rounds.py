@@ -144,9 +144,7 @@ def test_members_that_arrive_while_the_extender_is_asked_follow_the_release():
 def test_gangs_of_two_sources_with_one_name_do_not_mix():
     ours = make_pod("ours", group=group_key(source=Source.MUSTER))
     theirs = make_pod("theirs", group=group_key(source=Source.VOLCANO))
-    driver = Driver(
-        gpu_node(), make_group(min_member=2), make_group(min_member=2, source=Source.VOLCANO), ours, theirs
-    )
+    driver = Driver(gpu_node(), make_group(min_member=2), make_group(min_member=2, source=Source.VOLCANO), ours, theirs)
     assert driver.calls([ours, theirs]) == []
 
 
@@ -390,9 +388,7 @@ def test_a_binding_under_way_takes_room_until_the_watch_shows_it():
 
 def test_a_pod_that_tolerates_a_cordon_is_bound_behind_it():
     tolerant = make_pod(
-        constraints={
-            "tolerations": (Toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule"),)
-        }
+        constraints={"tolerations": (Toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule"),)}
     )
     driver = Driver(make_node(unschedulable=True), tolerant)
     assert driver.call(tolerant, "node-0") == binds([tolerant], "node-0")

@@ -58,9 +58,7 @@ def test_a_bind_whose_reply_was_lost_for_good_but_which_the_watch_shows_complete
 
 def test_pods_without_a_controller_are_never_evicted_and_get_their_condition_once():
     driver, pods = half_bound(owner=None)
-    assert driver.wait(30) == [
-        gm.StateCondition(pods[0].uid, "team", "pod-0", gm.PARTIAL_GROUP, gm.PARTIAL_TEXT)
-    ]
+    assert driver.wait(30) == [gm.StateCondition(pods[0].uid, "team", "pod-0", gm.PARTIAL_GROUP, gm.PARTIAL_TEXT)]
     assert driver.wait(60) == []
 
 

@@ -181,23 +181,13 @@ def test_more_says_how_many_fit(nodes: list[Node], shape: Shape, required: str |
     assert more(room, Demand(shape, 1), required=required) == min(1, most)
 
 
-def test_tasks_that_only_fit_crosswise_are_found_by_search() -> None:
-    # filling any one shape first, fullest node first, strands the other
-    nodes = [
-        make_node("a", {"cpu": 5, GPU: 5}),
-        make_node("b", {"cpu": 6, GPU: 4}),
-        make_node("c", {"cpu": 4, GPU: 6}),
-    ]
-    demands = [
-        Demand(make_shape({"cpu": 3, GPU: 2}), 2, TaskName("a")),
-        Demand(make_shape({"cpu": 2, GPU: 3}), 2, TaskName("b")),
-        Demand(make_shape({"cpu": 3, GPU: 1}), 1, TaskName("c")),
-        Demand(make_shape({"cpu": 1, GPU: 3}), 1, TaskName("d")),
-    ]
-    assert oracles.can_place(nodes, oracle_pods(nodes, demands, range(3)))
-    placement = place(make_room(*nodes), demands)
-    assert isinstance(placement, Placement)
-    check_whole_and_within_room(nodes, demands, placement)
+def test_tasks_that_no_order_of_filling_would_place_are_found_by_search() -> None:
+    # the pair belongs on b, but whichever task comes first is drawn to the fuller node
+    nodes = [make_node("a", {"cpu": 5, GPU: 7}), make_node("b", {"cpu": 8, GPU: 5})]
+    pair = Demand(make_shape({"cpu": 4, GPU: 1}), 2, TaskName("pair"))
+    single = Demand(make_shape({"cpu": 3, GPU: 5}), 1, TaskName("single"))
+    room = make_room(*nodes)
+    assert names(room, place(room, [pair, single])) == [["b", "b"], ["a"]]
 
 
 # --- choices -------------------------------------------------------------------------------------------
@@ -308,6 +298,28 @@ def test_members_that_stand_already_bind_the_rest_to_their_domain() -> None:
     assert set(counts(room, place(room, [Demand(ONE_GPU, 10)], fixed=there, preferred="rack"))) == {"a", "b"}
     refusal = place(room, [Demand(ONE_GPU, 9)], fixed=there, required="rack")
     assert refusal == Refusal(Reason.TOPOLOGY, (("level", "rack"), ("domain", "b0/r0"), ("asked", 9), ("fit", 8)))
+
+
+def test_nodes_without_the_label_are_no_rack_of_their_own() -> None:
+    nodes = [gpu_node(name, 8, {"block": "b0"}) for name in ("x", "y")]
+    room = make_room(make_topology(), *nodes, rack_node("n", 8, 0, 0), rack_node("m", 6, 0, 1))
+    placement = place(room, [Demand(ONE_GPU, 12)], preferred="rack")
+    assert set(counts(room, placement)) == {"n", "m"}
+    assert isinstance(place(room, [Demand(ONE_GPU, 9)], required="rack"), Refusal)
+
+
+def test_equal_nodes_are_taken_by_name_whatever_the_order_in_which_they_came() -> None:
+    room = make_room(make_topology(), *(rack_node(name, 2, 0, 0) for name in "dbca"))
+    for level in ({}, {"required": "rack"}, {"preferred": "block"}):
+        assert counts(room, place(room, [Demand(ONE_GPU, 4)], **level)) == {"a": 2, "b": 2}
+    assert counts(room, place(room, [Demand(ONE_GPU, 1)])) == {"a": 1}
+
+
+def test_spread_over_racks_the_one_where_members_are_is_among_them() -> None:
+    room = make_room(make_topology(), *(rack_node(f"n{gpus}", gpus, 0, gpus) for gpus in (8, 5, 6)))
+    alone = place(room, [Demand(ONE_GPU, 13)], preferred="rack")
+    beside = place(room, [Demand(ONE_GPU, 13)], preferred="rack", fixed=room.snapshot.rows([NodeName("n6")]))
+    assert (set(counts(room, alone)), set(counts(room, beside))) == ({"n8", "n5"}, {"n8", "n6"})
 
 
 def test_members_that_stand_in_two_domains_are_named() -> None:

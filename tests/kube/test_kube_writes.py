@@ -8,6 +8,7 @@ import kube_stub
 import pytest
 from kube_stub import fail, ok, pod
 
+from extender.core.model import Lease
 from extender.kube import client, errors, lease, resources, writes
 
 POD = "/api/v1/namespaces/ns/pods/p"
@@ -249,32 +250,33 @@ def test_a_name_is_one_segment_of_a_path(name: str, want: str) -> None:
     assert resources.Served(resources.PODS, "v1").path("ns", name) == f"/api/v1/namespaces/ns/pods/{want}"
 
 
-LEASES: dict[str, tuple[Any, lease.Record | None]] = {
+LEASES: dict[str, tuple[Any, Lease | None]] = {
     "held": (
         ok(
             {
+                "metadata": {"name": "muster-scheduler"},
                 "spec": {
                     "holderIdentity": "h_1",
                     "renewTime": "2026-01-01T00:00:00Z",
                     "leaseDurationSeconds": 15,
-                }
+                },
             }
         ),
-        lease.Record("h_1", "2026-01-01T00:00:00Z", 15),
+        Lease("h_1", "2026-01-01T00:00:00Z", 15.0),
     ),
-    "released": (ok({"spec": {"holderIdentity": None}}), lease.Record("", "", 0)),
-    "odd types": (
-        ok({"spec": {"holderIdentity": 1, "renewTime": [], "leaseDurationSeconds": True}}),
-        lease.Record("", "", 0),
+    "released": (
+        ok({"metadata": {"name": "muster-scheduler"}, "spec": {"holderIdentity": None}}),
+        Lease("", "", 15.0),
     ),
-    "no spec": (ok({}), lease.Record("", "", 0)),
+    "no object": (ok({}), None),
     "none": (fail(404), None),
+    "away": (fail(503), None),
 }
 
 
 @pytest.mark.parametrize(("answer", "want"), LEASES.values(), ids=LEASES.keys())
 async def test_a_lease_is_read_as_it_stands(
-    api: client.Api, stub: kube_stub.Stub, answer: Any, want: lease.Record | None
+    api: client.Api, stub: kube_stub.Stub, answer: Any, want: Lease | None
 ) -> None:
     stub.on("GET", "/apis/coordination.k8s.io/v1/namespaces/mine/leases/muster-scheduler", answer)
     assert await lease.read_lease(api, "mine", "muster-scheduler") == want

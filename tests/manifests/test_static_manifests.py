@@ -75,16 +75,12 @@ def test_each_overlay_sets_a_scheduler_of_its_own_minor(minor: str) -> None:
     assert re.fullmatch(rf"v{re.escape(minor)}\.\d+", images[0]["newTag"])
 
 
-@pytest.mark.parametrize(
-    ("minor", "served"), [("1.34", False), ("1.35", False), ("1.36", True), ("1.37", True)]
-)
+@pytest.mark.parametrize(("minor", "served"), [("1.34", False), ("1.35", False), ("1.36", True), ("1.37", True)])
 def test_the_gating_policy_stands_only_where_it_is_served_by_default(minor: str, served: bool) -> None:
     assert bool(of_kind("MutatingAdmissionPolicy", MANIFESTS / "overlays" / minor)) is served
 
 
-@pytest.mark.parametrize(
-    ("minor", "known"), [("1.34", False), ("1.35", True), ("1.36", True), ("1.37", True)]
-)
+@pytest.mark.parametrize(("minor", "known"), [("1.34", False), ("1.35", True), ("1.36", True), ("1.37", True)])
 def test_native_gangs_are_switched_off_where_the_scheduler_knows_the_gate(minor: str, known: bool) -> None:
     overlay = documents(MANIFESTS / "overlays" / minor / "kustomization.yaml")[0]
     assert ("../../components/no-native-gang" in overlay.get("components", [])) is known
@@ -155,11 +151,7 @@ def test_everything_that_names_the_lease_or_the_namespace_names_the_same() -> No
     election = scheduler_config()["leaderElection"]
     roles = {role["metadata"]["name"]: role["rules"] for role in of_kind("Role")}
     assert election["leaderElect"] is True
-    assert (
-        roles["muster-kube-scheduler"][0]["resourceNames"]
-        == [election["resourceName"]]
-        == ["muster-scheduler"]
-    )
+    assert roles["muster-kube-scheduler"][0]["resourceNames"] == [election["resourceName"]] == ["muster-scheduler"]
     assert election["resourceNamespace"] == "muster-system"
     assert flags("extender")["namespace"] == flags("permit-gate")["namespace"] == "muster-system"
 
@@ -222,9 +214,7 @@ def test_no_rule_has_a_wildcard_or_reaches_secrets_or_the_rights_themselves() ->
 
 
 def test_every_binding_gives_a_role_that_exists_to_our_account_only() -> None:
-    named = {
-        (obj["kind"], obj["metadata"]["name"]) for kind in ("Role", "ClusterRole") for obj in of_kind(kind)
-    }
+    named = {(obj["kind"], obj["metadata"]["name"]) for kind in ("Role", "ClusterRole") for obj in of_kind(kind)}
     stock = {
         ("ClusterRole", "system:kube-scheduler"),
         ("ClusterRole", "system:volume-scheduler"),
@@ -234,9 +224,7 @@ def test_every_binding_gives_a_role_that_exists_to_our_account_only() -> None:
     for kind in ("RoleBinding", "ClusterRoleBinding"):
         for obj in of_kind(kind):
             bound.add((obj["roleRef"]["kind"], obj["roleRef"]["name"]))
-            assert obj["subjects"] == [
-                {"kind": "ServiceAccount", "name": "muster", "namespace": "muster-system"}
-            ]
+            assert obj["subjects"] == [{"kind": "ServiceAccount", "name": "muster", "namespace": "muster-system"}]
     for_users = {("ClusterRole", "muster-edit"), ("ClusterRole", "muster-view")}
     assert bound == (named - for_users) | stock
 

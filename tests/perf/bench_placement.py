@@ -52,9 +52,7 @@ def _ending(result: object) -> str:
     match result:
         case Placement():
             nodes = len({row for rows in result.rows for row in rows})
-            return (
-                f"{sum(map(len, result.rows))} pods on {nodes} nodes, {'/'.join(result.domain) or 'anywhere'}"
-            )
+            return f"{sum(map(len, result.rows))} pods on {nodes} nodes, {'/'.join(result.domain) or 'anywhere'}"
         case Refusal():
             return f"{result.reason} {dict(result.detail)}"
         case int():
@@ -90,11 +88,7 @@ def mixed(count: int, racks_per_block: int, blocks: int) -> World:
         }
         taints = (Taint("gpu", "yes", "NoSchedule"),) if GPU in kinds[n % 4] else ()
         node = make_node(f"node-{n:05}", kinds[n % 4], labels, taints=taints)
-        full = {
-            name: amount * chance.randint(20, 80) // 100
-            for name, amount in node.allocatable
-            if name != "pods"
-        }
+        full = {name: amount * chance.randint(20, 80) // 100 for name, amount in node.allocatable if name != "pods"}
         show(world, [node, bound(make_pod(f"busy-{n}", full), node.name)])
     return world
 
@@ -139,9 +133,7 @@ def gangs() -> None:
         "gang of 1024, 500 nodes, required block",
         lambda: place(room, [Demand(shape, 1024)], required="block"),
     )
-    measure(
-        "gang of 64, 500 nodes, preferred rack", lambda: place(room, [Demand(shape, 64)], preferred="rack")
-    )
+    measure("gang of 64, 500 nodes, preferred rack", lambda: place(room, [Demand(shape, 64)], preferred="rack"))
     measure("gang of 5000, 500 nodes: refused", lambda: place(room, [Demand(shape, 5000)]))
     placed = place(room, [Demand(shape, 1024)])
     assert isinstance(placed, Placement)

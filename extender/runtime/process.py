@@ -1,0 +1,29 @@
+"""What both processes need to run: an event loop and a clock.
+
+Takes a coroutine, gives its end; must not know what it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Run on uvloop where it is installed."""
+    try:
+        import uvloop
+
+        factory: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
+    except ImportError:
+        factory = None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main)
+
+
+def wall_clock() -> Callable[[], float]:
+    """Seconds since the epoch that never go back: the wall clock at start, the monotonic one since."""
+    offset = time.time() - time.monotonic()
+    return lambda: offset + time.monotonic()

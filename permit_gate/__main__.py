@@ -1,0 +1,7 @@
+"""`python -m permit_gate`."""
+
+import sys
+
+from permit_gate.app import main
+
+sys.exit(main(sys.argv[1:]))

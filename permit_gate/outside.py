@@ -1,0 +1,121 @@
+"""The API server and the extender behind the ports of `owner`.
+
+Takes the Kubernetes client and an HTTP session, gives the core's values; must not decide, nor report a
+binding as done that no answer proves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections.abc import Iterator, Mapping
+
+import aiohttp
+
+from extender.core import gate_messages as gm
+from extender.core.ids import GroupKey, PodUid, Source
+from extender.core.model import Group, Lease, Pod
+from extender.kube import bind, client, errors, feeds, lease, resources, writes
+from extender.wire import objects, records
+from extender.wire.extender_v1 import WireError
+from permit_gate.owner import Unavailable
+
+RELEASE_SECONDS = 1.0
+
+
+class Kubernetes:
+    """The API server."""
+
+    def __init__(self, api: client.Api, namespace: str, lease_name: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._lease = lease_name
+        self._served: dict[Source, resources.Served] = {}
+
+    async def bind(self, effect: gm.Bind) -> gm.BindDone:
+        """Bind a pod and prove it."""
+        outcome = await bind.bind(
+            self._api, effect.namespace, effect.name, effect.uid, effect.node, dict(effect.annotations)
+        )
+        if outcome.verdict is bind.Verdict.BOUND:
+            return gm.BindDone(effect.uid)
+        text = f"muster: {outcome.verdict}: {outcome.text}"
+        return gm.BindDone(effect.uid, text, gone=outcome.verdict is bind.Verdict.GONE)
+
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
+        """The live pod."""
+        with _unavailable():
+            content = await writes.read_pod(self._api, namespace, name)
+            return None if content is None else objects.decode_pod(content)
+
+    async def read_group(self, key: GroupKey) -> Group | None:
+        """The live group object; None also where the API server does not serve its kind."""
+        with _unavailable():
+            served = self._served.get(key.source) or await self._probe(key.source)
+            if served is None:
+                return None
+            content = await writes.read_group(self._api, served, key.namespace, key.name)
+            return None if content is None else objects.decode_group(key.source, content)
+
+    async def _probe(self, source: Source) -> resources.Served | None:
+        served = await resources.probe(self._api, feeds.GROUP_RESOURCES[source])
+        if served is not None:
+            self._served[source] = served
+        return served
+
+    async def evict(self, effect: gm.Evict) -> None:
+        """Evict a pod; one that is gone already is a success."""
+        with _unavailable():
+            done = await writes.evict(self._api, effect.namespace, effect.name, effect.uid)
+        if done is writes.Eviction.BUDGET:
+            raise Unavailable("a disruption budget refused it")
+
+    async def state(self, effect: gm.StateCondition) -> None:
+        """Write a named condition on a pod."""
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        condition = {
+            "type": f"muster.dev/{effect.reason}",
+            "status": "True",
+            "reason": effect.reason,
+            "message": effect.text,
+            "lastTransitionTime": now,
+        }
+        with _unavailable():
+            await writes.set_pod_condition(self._api, effect.namespace, effect.name, effect.uid, condition)
+
+    async def read_lease(self) -> Lease | None:
+        """The scheduler's lease as it is now; None when it cannot be read."""
+        return await lease.read_lease(self._api, self._namespace, self._lease)
+
+
+class Extender:
+    """The extender, asked before each release."""
+
+    def __init__(self, session: aiohttp.ClientSession, base: str) -> None:
+        self._session = session
+        self._url = f"{base}/release"
+
+    async def release(self, effect: gm.AskRelease) -> Mapping[PodUid, Mapping[str, str] | None]:
+        """Each member's Binding annotations, or None for a veto."""
+        members = tuple(records.Member(m.uid, m.namespace, m.name, m.node) for m in effect.members)
+        body = records.encode_release(records.ReleaseRequest(effect.key, members))
+        limit = aiohttp.ClientTimeout(total=RELEASE_SECONDS)
+        try:
+            async with self._session.post(self._url, data=body, timeout=limit) as response:
+                response.raise_for_status()
+                said = records.decode_release_answer(await response.read())
+        except (aiohttp.ClientError, TimeoutError, WireError) as error:
+            raise Unavailable(f"{type(error).__name__} {error}".strip()) from error
+        return {
+            uid: dict(verdict.annotations) if isinstance(verdict, records.Grant) else None
+            for uid, verdict in said.items()
+        }
+
+
+@contextlib.contextmanager
+def _unavailable() -> Iterator[None]:
+    """What the client and the decoders raise, as the port's own exception."""
+    try:
+        yield
+    except (errors.KubeError, objects.DecodeError) as error:
+        raise Unavailable(str(error)) from error

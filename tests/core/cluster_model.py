@@ -1,0 +1,313 @@
+"""A small cluster around an engine: the API server's state, a late watch, kube-scheduler and the permit gate.
+
+Takes an engine's effects, gives it events; must not judge what the engine decides. What kube-scheduler is
+modelled with: checks of resources, cordons and readiness over what is bound, assumed and nominated; a pod
+that filter rejected comes back only when it is woken (harsher than the truth, where every event does it).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+from extender.core import messages, verbs
+from extender.core.engine import Engine
+from extender.core.ids import QUEUE_GATE, GroupKey, NodeName, PodUid, QueueName
+from extender.core.membership import Need, satisfied
+from extender.core.model import Group, Hold, Node, Pod
+from extender.core.view import Member
+from extender.core.world import World
+from tests import builders
+from tests.core import engine_driver
+
+NO_NODE = "0/5 nodes are available: insufficient resources"
+
+
+class Cluster:
+    """The truth, and everybody who acts on it but the engine."""
+
+    def __init__(self, above: int) -> None:
+        self._above = above
+        self.now = engine_driver.START
+        self.truth = World()
+        self.open: frozenset[QueueName] | None = None
+        #: what the watch has not shown yet
+        self.watch: deque[messages.EngineEvent] = deque()
+        #: effects that were not carried out yet
+        self.writes: deque[messages.Effect] = deque()
+        self.holds: dict[PodUid, NodeName] = {}
+        #: pods that kube-scheduler will try, that its own checks put aside, and that filter rejected
+        self.active: dict[PodUid, None] = {}
+        self.aside: dict[PodUid, None] = {}
+        self.rejected: dict[PodUid, None] = {}
+        self.bindings = 0
+        self.restart()
+
+    # --- the engine -----------------------------------------------------------------------------
+
+    def restart(self) -> None:
+        """A new engine lists the cluster; what the old one had not written is lost."""
+        self.engine = Engine(self._above)
+        self.watch.clear()
+        self.writes.clear()
+        for node in list(self.truth.nodes.nodes):
+            if node is not None:
+                self.tell(messages.NodeSeen(node))
+        for group in self.truth.groups.values():
+            self.tell(messages.GroupSeen(group))
+        for pod in self.truth.pods.values():
+            self.tell(messages.PodSeen(pod))
+        self.tell(self._shown(), messages.OpenQueuesSeen(self.open), messages.ActivityChanged(True))
+
+    def tell(self, *events: messages.EngineEvent) -> list[messages.Effect]:
+        """The engine hears of these now."""
+        found = []
+        for event in events:
+            found += self.engine.handle(event, self.now)
+            engine_driver.check(self.engine)
+        if not self.engine.active:
+            assert found == [], "an inactive engine acts"
+        self.writes.extend(found)
+        return found
+
+    def tick(self, seconds: float = 0.0) -> None:
+        """Time passes, then a cycle."""
+        self.now += seconds
+        self.tell(messages.Tick())
+
+    def deliver(self, number: int = 10**6) -> None:
+        """The watch shows so many of the changes."""
+        for _ in range(min(number, len(self.watch))):
+            self.tell(self.watch.popleft())
+
+    def carry_out(self, number: int = 10**6, error: str = "", lost: bool = False) -> None:
+        """So many effects are carried out; with `error` reported as failed, and if `lost` rightly so."""
+        for _ in range(min(number, len(self.writes))):
+            effect = self.writes.popleft()
+            if not lost:
+                self._write(effect)
+            self.tell(messages.EffectDone(effect, error))
+
+    def _write(self, effect: messages.Effect) -> None:
+        match effect:
+            case messages.Ungate(uid) | messages.Nominate(uid) | messages.Wake(uid):
+                if uid in self.truth.pods:
+                    self._write_pod(effect, self.truth.pods[uid])
+            case messages.Withdraw(uids):
+                for uid in uids:
+                    self.fail_hold(uid)
+            case messages.SetOpenQueues(names):
+                self.open = names
+                self.watch.append(messages.OpenQueuesSeen(names))
+            case messages.StateGroup(key, uid, phase, refusal):
+                group = self.truth.groups.get(key)
+                if group is not None and group.uid == uid:
+                    reason = "" if refusal is None else refusal.reason.value
+                    self.show(replace(group, phase=phase, stated_reason=reason))
+
+    def _write_pod(self, effect: messages.Ungate | messages.Nominate | messages.Wake, pod: Pod) -> None:
+        match effect:
+            case messages.Ungate() if QUEUE_GATE in pod.gates:
+                self.show(replace(pod, gates=tuple(g for g in pod.gates if g != QUEUE_GATE)))
+            case messages.Nominate(node=node) if pod.waiting and pod.nominated != node:
+                self.show(replace(pod, nominated=node))
+                self._retry_aside()
+            case messages.Wake(uid) if uid in self.rejected or uid in self.aside:
+                self.rejected.pop(uid, None)
+                self.aside.pop(uid, None)
+                self.active[uid] = None
+
+    # --- the API server -------------------------------------------------------------------------
+
+    def show(self, thing: Node | Pod | Group) -> None:
+        """This is the newest state of an object."""
+        event = builders.seen(thing)
+        self.truth.apply(event)
+        self.watch.append(event)
+        if isinstance(thing, Node):
+            self._retry_aside()
+        if isinstance(thing, Pod) and thing.ours:
+            self._queue(thing)
+
+    def delete(self, thing: Node | Pod | Group) -> None:
+        """This object is gone."""
+        event = engine_driver._gone(thing)
+        self.truth.apply(event)
+        self.watch.append(event)
+        if isinstance(thing, Pod):
+            for index in (self.active, self.aside, self.rejected):
+                index.pop(thing.uid, None)
+            if self.holds.pop(thing.uid, None) is not None:
+                self.watch.append(self._shown())
+            self._retry_aside()
+        if isinstance(thing, Node):
+            for uid in [uid for uid, node in self.holds.items() if node == thing.name]:
+                self.fail_hold(uid)
+
+    def fits(self, pod: Pod, name: NodeName, foreign: bool = False) -> bool:
+        """Whether a scheduler's own checks let the pod onto the node; a foreign one sees only what is bound."""
+        node = self.truth.node(name)
+        if node is None or node.unschedulable or not node.ready:
+            return False
+        free = dict(node.allocatable)
+        there = list(self.truth.on_node.get(name, {}).values())
+        if not foreign:
+            there += [self.truth.pods[uid] for uid, at in self.holds.items() if at == name]
+            there += [p for p in self.truth.pods.values() if self._reserves(p, pod, name)]
+        for other in there:
+            for resource, amount in other.shape.request:
+                free[resource] = free.get(resource, 0) - amount
+        return all(free.get(resource, 0) >= amount for resource, amount in pod.shape.request)
+
+    def _reserves(self, other: Pod, pod: Pod, name: NodeName) -> bool:
+        counts = other.waiting and other.uid != pod.uid and other.uid not in self.holds
+        return counts and other.nominated == name and other.priority >= pod.priority
+
+    # --- kube-scheduler -------------------------------------------------------------------------
+
+    def _queue(self, pod: Pod) -> None:
+        if not pod.waiting:
+            for index in (self.active, self.aside, self.rejected):
+                index.pop(pod.uid, None)
+        elif not pod.gates and not any(
+            pod.uid in index for index in (self.active, self.aside, self.rejected, self.holds)
+        ):
+            self.active[pod.uid] = None
+
+    def _retry_aside(self) -> None:
+        self.active.update(self.aside)
+        self.aside.clear()
+
+    def schedule(self, number: int = 10**6) -> None:
+        """So many of the pods that kube-scheduler has are tried."""
+        for uid in list(self.active)[:number]:
+            if uid in self.active:
+                del self.active[uid]
+                self._schedule_one(self.truth.pods[uid])
+
+    def _schedule_one(self, pod: Pod) -> None:
+        answer: object = None
+        if pod.nominated is not None and self.fits(pod, pod.nominated):
+            answer = self._filter(pod, (pod.nominated,))
+        if not isinstance(answer, verbs.Accept):
+            offered = tuple(name for name in self.truth.nodes.row_of if self.fits(pod, name))
+            if not offered:
+                self.aside[pod.uid] = None
+                self._say_rejected(pod, NO_NODE)
+                return
+            answer = self._filter(pod, offered)
+        match answer:
+            case verbs.Accept(node):
+                self.holds[pod.uid] = node
+                self.watch.append(self._shown())
+            case verbs.Reject(text):
+                self.rejected[pod.uid] = None
+                self._say_rejected(pod, f"0/5 nodes are available: 5 {text}")
+            case verbs.Fail():
+                self.active[pod.uid] = None
+
+    def _say_rejected(self, pod: Pod, text: str) -> None:
+        newest = self.truth.pods[pod.uid]
+        if newest.rejection != text:
+            self.show(replace(newest, rejection=text))
+
+    def _filter(self, pod: Pod, offered: tuple[NodeName, ...]) -> object:
+        """The call as the shell answers it."""
+        if not self.engine.active:
+            return verbs.Fail("not active")
+        answer: object = verbs.filter_known(self.engine.view, pod.uid, offered)
+        if isinstance(answer, verbs.Reject):
+            self.watch.append(messages.FilterRejected(pod.uid))
+        elif isinstance(answer, verbs.Ask):
+            self.tell(messages.FilterCalled(pod, offered), messages.Tick())
+            answer = verbs.filter_judged(self.engine.view, pod.uid, offered)
+        if isinstance(answer, verbs.Accept):
+            assert answer.node in offered
+        return answer
+
+    # --- the permit gate ------------------------------------------------------------------------
+
+    def _shown(self) -> messages.HoldsSeen:
+        pods = self.truth.pods
+        return messages.HoldsSeen(
+            tuple(Hold(uid, node, pods[uid].group) for uid, node in self.holds.items() if uid in pods)
+        )
+
+    def fail_hold(self, uid: PodUid) -> None:
+        """The held call is answered with an error: kube-scheduler forgets the pod and tries it again."""
+        if self.holds.pop(uid, None) is None:
+            return
+        self.watch.append(self._shown())
+        pod = self.truth.pods.get(uid)
+        if pod is not None and pod.waiting:
+            if pod.nominated is not None:
+                self.show(replace(pod, nominated=None))
+            self.active[uid] = None
+        self._retry_aside()
+
+    def release(self) -> None:
+        """Groups that are complete and not vetoed are bound; calls on nodes without room are refused."""
+        for uid, node in list(self.holds.items()):
+            pod = self.truth.pods.get(uid)
+            if uid in self.holds and pod is not None and not self._holds_room(pod, node):
+                self.fail_hold(uid)
+        groups: dict[GroupKey, list[PodUid]] = {}
+        for uid in self.holds:
+            groups.setdefault(self.truth.pods[uid].group, []).append(uid)
+        for key, uids in groups.items():
+            self._release(key, uids)
+
+    def _holds_room(self, pod: Pod, name: NodeName) -> bool:
+        node = self.truth.node(name)
+        return node is not None and not node.unschedulable and self.fits(pod, name, foreign=True)
+
+    def _release(self, key: GroupKey, uids: list[PodUid]) -> None:
+        need = self.truth.need(key)
+        pods = [self.truth.pods[uid] for uid in uids]
+        if not key.lone:
+            if not isinstance(need, Need) or not self._complete(key, need, pods) or not self.engine.active:
+                return
+            self.tick()
+            vetoes = self.engine.view.vetoes(Member(pod.uid, self.holds[pod.uid]) for pod in pods)
+            pods = [pod for pod in pods if pod.uid not in vetoes]
+            if not self._complete(key, need, pods):
+                return
+        for pod in pods:
+            node = self.holds[pod.uid]
+            if self.fits(self.truth.pods[pod.uid], node, foreign=True):
+                del self.holds[pod.uid]
+                self.bindings += 1
+                self.show(builders.bound(self.truth.pods[pod.uid], node, self.now))
+            else:
+                self.fail_hold(pod.uid)
+        self.watch.append(self._shown())
+
+    def _complete(self, key: GroupKey, need: Need, pods: list[Pod]) -> bool:
+        return satisfied(need, self.truth.tallies[key], [pod.task for pod in pods])
+
+    # --- everybody ------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Everybody does what is to be done now."""
+        self.deliver()
+        self.carry_out()
+        self.schedule()
+        self.deliver()
+        self.release()
+        self.deliver()
+
+    def rest(self, quiet: float = 60.0, limit: float = 2000.0) -> None:
+        """Nothing happens from outside until nothing is written for so long; fails when that never comes."""
+        still_since = until = self.now
+        until += limit
+        step = 0.5
+        while self.now < until:
+            self.settle()
+            self.tick(step)
+            busy = self.writes or self.watch or self.active
+            if busy:
+                still_since = self.now
+            step = 0.5 if self.now - still_since < 12 else 5.0
+            if self.now - still_since >= quiet:
+                return
+        raise AssertionError(f"no rest after {limit} s; at last {list(self.writes)[:3]}")

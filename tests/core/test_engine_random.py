@@ -1,0 +1,297 @@
+"""Whatever happens, and in whatever order: the ledger adds up, every wait has a reason, and the system rests.
+
+The machine drives an engine in a model of the cluster (`cluster_model`) with everything that users, nodes,
+other schedulers and faults do, and looks at the invariants of design section 9 after each step.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from extender.core import messages, planning
+from extender.core.feasibility import Feasibility
+from extender.core.ids import QUEUE_GATE, NodeName
+from extender.core.ledger import Ledger
+from extender.core.membership import Standing, standing
+from extender.core.model import Pod
+from extender.core.reasons import Reason, Refusal
+from extender.core.snapshot import Room, Snapshot
+from tests import builders
+from tests.core import engine_driver
+from tests.core.cluster_model import Cluster
+
+GROUPS = ("a", "b", "c")
+NODES = ("n0", "n1", "n2", "n3")
+FOR_ROOM = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED)
+
+
+class Machine(RuleBasedStateMachine):
+    """Steps on a cluster of at most four nodes and three groups, with lone pods and foreign ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+
+    @initialize(nominating=st.booleans(), sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4), rack=st.booleans())
+    def begin(self, nominating: bool, sizes: list[int], rack: bool) -> None:
+        above = engine_driver.BY_NOMINATION if nominating else engine_driver.BY_LIST
+        self.cluster = Cluster(above)
+        for name, gpus in zip(NODES, sizes, strict=False):
+            labels = {"rack": f"r{int(name[1:]) % 2}"} if rack else {}
+            self.cluster.show(builders.gpu_node(name, gpus, labels))
+        self.cluster.settle()
+
+    # --- users ----------------------------------------------------------------------------------
+
+    @rule(
+        name=st.sampled_from(GROUPS),
+        count=st.integers(1, 4),
+        gated=st.booleans(),
+        gpus=st.sampled_from((1, 1, 2)),
+        task=st.sampled_from(("", "", "ps")),
+        priority=st.sampled_from((0, 0, 5)),
+        foreign=st.sampled_from(("", "", "", "", "", "", "default", "blocked")),
+    )
+    def members(self, name: str, count: int, gated: bool, gpus: int, task: str, priority: int, foreign: str) -> None:
+        for _ in range(count):
+            self._pod(name, gated, gpus, task, priority, foreign)
+
+    @rule(count=st.integers(1, 3), gated=st.booleans(), gpus=st.integers(1, 2))
+    def lone(self, count: int, gated: bool, gpus: int) -> None:
+        for _ in range(count):
+            self._pod(None, gated, gpus, "", 0, "")
+
+    def _pod(self, group: str | None, gated: bool, gpus: int, task: str, priority: int, foreign: str) -> None:
+        self.number += 1
+        gates = (QUEUE_GATE,) if gated else ()
+        pod = builders.make_pod(
+            f"p{self.number:03}",
+            {builders.GPU: gpus},
+            group=group,
+            task=task,
+            priority=priority,
+            created=self.cluster.now,
+            gates=(*gates, "example.com/other") if foreign == "blocked" else gates,
+            scheduler="default" if foreign == "default" else "muster",
+        )
+        self.cluster.show(pod)
+
+    @rule(
+        name=st.sampled_from(GROUPS),
+        least=st.integers(1, 5),
+        servers=st.sampled_from((0, 0, 1)),
+        required=st.sampled_from((None, None, "rack")),
+    )
+    def group_object(self, name: str, least: int, servers: int, required: str | None) -> None:
+        before = self.cluster.truth.groups.get(builders.group_key(name))
+        group = builders.make_group(
+            name,
+            least,
+            {"ps": servers} if servers else {},
+            topology_required=required,
+            generation=(before.generation if before else 0) + 1,
+        )
+        self.cluster.show(group)
+
+    @rule(name=st.sampled_from(GROUPS))
+    def group_object_gone(self, name: str) -> None:
+        group = self.cluster.truth.groups.get(builders.group_key(name))
+        if group is not None:
+            self.cluster.delete(group)
+
+    def _pick(self, data: st.DataObject, **flags: bool) -> Pod | None:
+        pods = [p for p in self.cluster.truth.pods.values() if all(getattr(p, k) == v for k, v in flags.items())]
+        return data.draw(st.sampled_from(pods)) if pods else None
+
+    @rule(data=st.data())
+    def pod_deleted(self, data: st.DataObject) -> None:
+        pod = self._pick(data)
+        if pod is not None:
+            self.cluster.delete(pod)
+
+    @rule(data=st.data(), phase=st.sampled_from(("Succeeded", "Failed")))
+    def pod_ends(self, data: st.DataObject, phase: str) -> None:
+        pod = self._pick(data, bound=True)
+        if pod is not None:
+            self.cluster.show(replace(pod, phase=phase))
+            self.cluster._retry_aside()
+
+    @rule(data=st.data())
+    def pod_leaves(self, data: st.DataObject) -> None:
+        pod = self._pick(data, terminating=False)
+        if pod is not None:
+            if pod.uid in self.cluster.holds:
+                self.cluster.fail_hold(pod.uid)
+            self.cluster.show(replace(self.cluster.truth.pods[pod.uid], terminating=True))
+
+    @rule(data=st.data())
+    def gates_removed_by_hand(self, data: st.DataObject) -> None:
+        pod = self._pick(data, waiting=True)
+        if pod is not None:
+            self.cluster.show(replace(pod, gates=()))
+
+    @rule(data=st.data())
+    def foreign_pod_bound(self, data: st.DataObject) -> None:
+        pod = self._pick(data, waiting=True, ours=False)
+        if pod is None:
+            self.number += 1
+            pod = builders.make_pod(f"f{self.number}", {builders.GPU: 1}, scheduler="default")
+        nodes = [n for n in self.cluster.truth.nodes.row_of if self.cluster.fits(pod, n, foreign=True)]
+        if nodes:
+            self.cluster.show(builders.bound(pod, data.draw(st.sampled_from(nodes))))
+
+    # --- nodes ----------------------------------------------------------------------------------
+
+    @rule(name=st.sampled_from(NODES), gpus=st.integers(0, 4), cordon=st.booleans(), ready=st.booleans())
+    def node_changes(self, name: str, gpus: int, cordon: bool, ready: bool) -> None:
+        before = self.cluster.truth.node(NodeName(name))
+        labels = before.labels if before is not None else {"rack": f"r{int(name[1:]) % 2}"}
+        node = builders.gpu_node(name, gpus, labels)
+        self.cluster.show(replace(node, unschedulable=cordon and not ready, ready=ready or cordon))
+
+    @rule(name=st.sampled_from(NODES))
+    def node_deleted(self, name: str) -> None:
+        node = self.cluster.truth.node(NodeName(name))
+        if node is not None:
+            self.cluster.delete(node)
+
+    # --- processes ------------------------------------------------------------------------------
+
+    @rule(number=st.integers(1, 5))
+    def watch_shows(self, number: int) -> None:
+        self.cluster.deliver(number)
+
+    @rule(number=st.integers(1, 5), outcome=st.sampled_from(("", "", "", "lost", "reply lost")))
+    def effects_done(self, number: int, outcome: str) -> None:
+        self.cluster.carry_out(number, outcome, lost=outcome == "lost")
+
+    @rule(number=st.integers(1, 5))
+    def scheduler_works(self, number: int) -> None:
+        self.cluster.schedule(number)
+
+    @rule()
+    def gate_releases(self) -> None:
+        self.cluster.release()
+
+    @rule()
+    def everybody_works(self) -> None:
+        self.cluster.settle()
+
+    @rule(data=st.data())
+    def call_fails(self, data: st.DataObject) -> None:
+        if self.cluster.holds:
+            self.cluster.fail_hold(data.draw(st.sampled_from(list(self.cluster.holds))))
+
+    @rule(seconds=st.sampled_from((0.0, 0.1, 1.0, 3.0, 11.0)))
+    def time_passes(self, seconds: float) -> None:
+        self.cluster.tick(seconds)
+        assert engine_driver.overfull(self.cluster.engine) == []
+        if self.cluster.engine.active:
+            one_reason_each(self.cluster)
+
+    @rule()
+    def engine_restarts(self) -> None:
+        self.cluster.restart()
+
+    @rule()
+    def activity_changes(self) -> None:
+        self.cluster.tell(messages.ActivityChanged(not self.cluster.engine.active))
+
+    @precondition(lambda self: self.number > 3)
+    @rule()
+    def rests(self) -> None:
+        if not self.cluster.engine.active:
+            self.cluster.tell(messages.ActivityChanged(True))
+        self.cluster.rest()
+        at_rest(self.cluster)
+
+    @invariant()
+    def sums_of_the_backlog(self) -> None:
+        if hasattr(self, "cluster"):
+            assert min(self.cluster.engine.backlog.strays.values(), default=0) >= 0
+
+    def teardown(self) -> None:
+        if hasattr(self, "cluster") and sys.exc_info()[0] is None:
+            self.rests()
+
+
+def one_reason_each(cluster: Cluster) -> None:
+    """Invariant 7: a group has a refusal exactly when some member waits without a plan."""
+    engine = cluster.engine
+    for key, members in engine.world.members.items():
+        waiting = [pod for pod in members.values() if standing(pod) is Standing.WAITING]
+        if not waiting:
+            continue
+        entry = engine.entries[key]
+        planned = [pod for pod in waiting if engine.view.planned(pod.uid) is not None]
+        if len(planned) < len(waiting):
+            assert entry.refusal is not None, f"{key} waits for no reason"
+        else:
+            assert entry.refusal is None, f"{key} is planned and waits for {entry.refusal}"
+
+
+def at_rest(cluster: Cluster) -> None:
+    """Nothing is on its way: no room is blocked, nothing that fits waits, no queue is closed for nothing."""
+    engine = cluster.engine
+    one_reason_each(cluster)
+    ledger = engine_driver.ledger_of(engine)
+    assert dict(ledger.planned()) == {}, "planned at rest"
+    assert dict(ledger.lingering()) == {}, "lingers at rest"
+    assert cluster.holds == {}, "held at rest"
+    assert not cluster.active, "kube-scheduler still tries"
+    for pod in engine.world.pods.values():
+        assert not (pod.ours and pod.waiting and pod.nominated), f"{pod.name} is nominated for nothing"
+    room = Room(Snapshot.take(engine.world, Feasibility()))
+    strays = 0
+    for key, entry in engine.entries.items():
+        if entry.refusal is None:
+            continue
+        wish = planning.wish_of(engine.world, Ledger(engine.world.nodes), entry, cluster.now)
+        if isinstance(wish, planning.Wish):
+            outcome = planning.fulfil(wish, Room(room.snapshot))
+            left = outcome if isinstance(outcome, Refusal) or outcome.places == () else None
+            assert left is not None, f"{key} waits for {entry.refusal.reason}, and there is room"
+        else:
+            assert isinstance(wish, Refusal)
+            assert wish.reason is entry.refusal.reason, f"{key} waits for {entry.refusal}, not {wish}"
+        members = engine.world.members[key].values()
+        strays += sum(1 for p in members if standing(p) is Standing.WAITING and not p.queue_gated)
+    assert engine.backlog.strays.total() == strays
+    reasons = [entry.refusal.reason for entry in engine.entries.values() if entry.refusal]
+    waits_for_room = any(reason in FOR_ROOM for reason in reasons)
+    assert bool(engine.backlog.for_room.total()) == waits_for_room
+    assert cluster.open == wanted_open(cluster, waits_for_room or strays >= 16)
+    statements(cluster)
+
+
+def wanted_open(cluster: Cluster, closed: bool) -> frozenset[str]:
+    """The list that should stand in the ConfigMap."""
+    nominating = cluster.engine._cycle.nominating
+    return frozenset() if closed or nominating else frozenset({"default"})
+
+
+def statements(cluster: Cluster) -> None:
+    """What a group's object says is so."""
+    for key, group in cluster.engine.world.groups.items():
+        entry = cluster.engine.entries.get(key)
+        if entry is None or (entry.refusal is None and not entry.running):
+            continue
+        reason = entry.refusal.reason.value if entry.refusal else ""
+        phase = "Running" if entry.running else "Pending"
+        assert (group.phase, group.stated_reason) == (phase, reason)
+
+
+TestMachine = pytest.mark.timeout(120)(Machine.TestCase)
+TestMachine.settings = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
