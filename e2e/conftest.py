@@ -91,6 +91,25 @@ def muster_fixture(_replica: muster.Replica) -> muster.Replica:
     return _replica
 
 
+@pytest.fixture(scope="module")
+def proxied(
+    cluster: base.Cluster, installed: manifests.Manifests, _replica: muster.Replica
+) -> Iterator[muster.Replica]:
+    """A replica for one file, instead of that of the run: gate and extender reach the API server by proxies.
+
+    They are in `options.proxies`. A test heals the replica before it begins (see `heal`).
+    """
+    _replica.stop()
+    with contextlib.ExitStack() as stack:
+        pair = cluster.key_pair()
+        proxies = {role: stack.enter_context(proxy.Proxy(cluster.kube.access, *pair)) for role in ("gate", "extender")}
+        replica = stack.enter_context(muster.Replica(cluster, installed, muster.ReplicaOptions(proxies=proxies)))
+        replica.wait_active()
+        _replicas.append(replica)
+        yield replica
+        _replicas.remove(replica)
+
+
 @pytest.fixture
 def start_replica(cluster: base.Cluster, installed: manifests.Manifests) -> Iterator[Callable[..., muster.Replica]]:
     """A function that starts another replica with ReplicaOptions and waits until it is ready; ended with the test."""

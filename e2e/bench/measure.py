@@ -15,6 +15,7 @@ from e2e import kube, waiting
 from e2e.bench import shapes
 
 LIMIT_SECONDS = 300
+REST_SECONDS = 1.0
 CONNECTIONS = 64
 _SAMPLE = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -83,14 +84,17 @@ def _writes(api: kube.Kube) -> int:
 
 
 def _settle(api: kube.Kube) -> None:
-    """Wait until the writes that follow the last binding (events, status) have come to rest."""
-    seen: list[int] = []
+    """Wait until the writes that follow the last binding (events, status) have come to rest for a second."""
+    last, since = _writes(api), time.monotonic()
 
-    def same_for_a_second() -> bool:
-        seen.append(_writes(api))
-        return len(seen) > 20 and len(set(seen[-20:])) == 1
+    def at_rest() -> bool:
+        nonlocal last, since
+        now = _writes(api)
+        if now != last:
+            last, since = now, time.monotonic()
+        return time.monotonic() - since >= REST_SECONDS
 
-    waiting.wait_for(same_for_a_second, 60, "the writes come to rest")
+    waiting.wait_for(at_rest, 60, "the writes come to rest")
 
 
 def _overcommitted(pods: list[dict[str, Any]], bound: dict[str, tuple[float, str]]) -> int:

@@ -11,15 +11,18 @@ handed out by other means (a DeviceClass) and is not judged.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-
-import numpy as np
+from typing import TypeVar
 
 from extender.core.gate_messages import Answer, Bind, CallId, GateEffect, HoldCalled, Why
 from extender.core.holds import Gang, Hold, State
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.model import Node, Pod
-from extender.core.resources import Row
+from extender.core.resources import Amounts
 from extender.core.world import World
+
+K = TypeVar("K")
+#: summed amounts by name of resource; zeros are kept out
+Load = dict[str, int]
 
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 _NOT_READY = "node.kubernetes.io/not-ready"
@@ -38,8 +41,10 @@ class Book:
         self._calls: dict[CallId, Hold] = {}
         #: waiting holds by node, oldest first
         self._waiting_on: dict[NodeName, dict[PodUid, Hold]] = {}
-        #: requests of bindings sent that the watch does not show, by node
-        self._going_to: dict[NodeName, dict[PodUid, Row]] = {}
+        #: sums of the requests of waiting holds, by group and node; none is kept that is empty
+        self._asked: dict[tuple[GroupKey | None, NodeName], Load] = {}
+        #: sums of the requests of bindings sent that the watch does not show, by node
+        self._going: dict[NodeName, Load] = {}
 
     # --- calls ----------------------------------------------------------------------------------
 
@@ -79,6 +84,7 @@ class Book:
         """Let a hold wait for its group."""
         hold.move(State.HELD, now)
         self._waiting_on.setdefault(hold.node, {})[hold.uid] = hold
+        _shift(self._asked, (hold.group, hold.node), hold.judged, 1)
         gang.hold(hold)
         self.version += 1
 
@@ -87,10 +93,9 @@ class Book:
         nodes: dict[NodeName, None] = {}
         for hold in holds:
             assert hold.calls, "no binding is begun for a call that nobody waits for"
-            assert hold.row is not None
             hold.move(State.COMMITTING, now)
             self._leave_node(hold)
-            self._going_to.setdefault(hold.node, {})[hold.uid] = hold.row
+            _shift(self._going, hold.node, hold.judged, 1)
             if hold.gang is not None:
                 hold.gang.commit(hold)
             notes = tuple(sorted(annotations.get(hold.uid, _NONE).items()))
@@ -105,48 +110,50 @@ class Book:
         if hold.gang is not None and hold.task != pod.task:
             hold.gang.retask(hold, pod.task)
         if hold.request != pod.shape.request:
+            _shift(self._asked, (hold.group, hold.node), hold.judged, -1)
             self.measure(hold, pod)
+            _shift(self._asked, (hold.group, hold.node), hold.judged, 1)
             self.recheck(hold.node, now)
 
     def _end(self, hold: Hold, state: State, now: float) -> None:
+        if hold.state is State.COMMITTING:
+            _shift(self._going, hold.node, hold.judged, -1)
+        else:
+            self._leave_node(hold)
         hold.move(state, now)
         del self.holds[hold.uid]
-        self._leave_node(hold)
-        going = self._going_to.get(hold.node)
-        if going is not None and going.pop(hold.uid, None) is not None and not going:
-            del self._going_to[hold.node]
         if hold.gang is not None:
             hold.gang.forget(hold)
         self.version += 1
 
     def _leave_node(self, hold: Hold) -> None:
+        """Take a hold off its node, if it waits there."""
         waiting = self._waiting_on.get(hold.node)
-        if waiting is not None and waiting.pop(hold.uid, None) is not None and not waiting:
+        if waiting is None or waiting.pop(hold.uid, None) is None:
+            return
+        _shift(self._asked, (hold.group, hold.node), hold.judged, -1)
+        if not waiting:
             del self._waiting_on[hold.node]
 
     # --- nodes and room -------------------------------------------------------------------------
 
     def measure(self, hold: Hold, pod: Pod) -> None:
         """Note by which resources room is judged for this pod on its node."""
-        hold.request = pod.shape.request
-        row = self._world.request_row(pod)
+        hold.request = hold.judged = pod.shape.request
         node = self._world.node(hold.node)
-        listed = {name for name, _ in node.allocatable} if node is not None else set()
-        others = [name for name, _ in pod.shape.request if "/" in name and name not in listed]
-        if others:
-            row = row.copy()
-            row[[self._world.columns.of(name) for name in others]] = 0
-        hold.row = row
+        if node is None or not any("/" in name for name, _ in hold.request):
+            return
+        listed = {name for name, _ in node.allocatable}
+        hold.judged = tuple(one for one in hold.request if "/" not in one[0] or one[0] in listed)
 
-    def refusal(self, hold: Hold, pod: Pod, gang: Gang | None) -> Why | None:
-        """Why this measured hold cannot go to its node now, if so."""
+    def refusal(self, hold: Hold, pod: Pod) -> Why | None:
+        """Why this measured hold, which does not wait yet, cannot go to its node now, if so."""
         closed = _closed(self._world.node(hold.node), pod)
         if closed is not None:
             return closed
-        assert hold.row is not None
-        beside = self._waiting_on.get(hold.node, {}) if gang is not None else {}
-        mates = [mate.row for mate in beside.values() if mate.gang is gang and mate is not hold]
-        return None if self._fits(hold.node, [*mates, hold.row]) else Why.NO_ROOM
+        beside = self._asked.get((hold.group, hold.node), {})
+        asked = {name: amount + beside.get(name, 0) for name, amount in hold.judged}
+        return None if self._fits(hold.node, asked) else Why.NO_ROOM
 
     def recheck(self, node: NodeName, now: float) -> None:
         """Refuse the waiting holds of a node which can no longer go there, the newest of a group first."""
@@ -161,23 +168,35 @@ class Book:
                 self.answer(hold, closed, now)
             else:
                 by_group.setdefault(hold.group, []).append(hold)
-        for holds in by_group.values():
-            while holds and not self._fits(node, [hold.row for hold in holds]):
+        for group, holds in by_group.items():
+            while holds and not self._fits(node, self._asked[group, node]):
                 self.answer(holds.pop(), Why.NO_ROOM, now)
 
-    def _fits(self, node: NodeName, rows: list[Row | None]) -> bool:
-        table = self._world.nodes
-        index = table.row_of[node]
-        known = table.allocatable[index] - table.used[index]
-        free = np.zeros(max(len(known), len(self._world.columns)), dtype=np.int64)
-        free[: len(known)] = known
-        for row in self._going_to.get(node, {}).values():
-            free[: len(row)] -= row
-        asked = np.zeros_like(free)
-        for one in rows:
-            assert one is not None
-            asked[: len(one)] += one
-        return not np.any((asked > free) & (asked > 0))
+    def _fits(self, node: NodeName, asked: Load) -> bool:
+        table, columns = self._world.nodes, self._world.columns
+        index, width = table.row_of[node], table.used.shape[1]
+        going = self._going.get(node, {})
+        for name, amount in asked.items():
+            column = columns.of(name)
+            free = 0
+            if column < width:
+                free = table.allocatable.item(index, column) - table.used.item(index, column)
+            if amount > 0 and amount > free - going.get(name, 0):
+                return False
+        return True
+
+
+def _shift(loads: dict[K, Load], key: K, amounts: Amounts, sign: int) -> None:
+    """Add amounts to a sum, or with sign -1 take them off; a sum that is empty then is dropped."""
+    load = loads.setdefault(key, {})
+    for name, amount in amounts:
+        left = load.get(name, 0) + sign * amount
+        if left:
+            load[name] = left
+        else:
+            del load[name]
+    if not load:
+        del loads[key]
 
 
 def _closed(node: Node | None, pod: Pod | None) -> Why | None:

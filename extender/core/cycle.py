@@ -106,11 +106,15 @@ class Cycle:
         if self.plans.lingers(entry) or now < entry.retry_at:
             self._postpone(entry, now)
             return
-        if entry.offered and now - entry.offered_at > OFFERED_SECONDS:
+        if entry.offered and now >= entry.offered_at + OFFERED_SECONDS:
             entry.offered.clear()
             entry.refused_by = ""
+        aside = self._put_aside(entry, now)
+        if aside is not None:
+            self.refuse(entry, aside, now)
+            return
         same = self._same(entry)
-        refusal = failed.get(same) or self._put_aside(entry, now) or self.plans.make(entry, room, now)
+        refusal = failed.get(same) or self.plans.make(entry, room, now)
         self.grown |= self.plans.take_freed()
         need = self.world.need(entry.key)
         entry.running = isinstance(need, Need) and satisfied(need, self.world.tallies[entry.key])
@@ -119,10 +123,18 @@ class Cycle:
         else:
             if same is not None:
                 failed[same] = refusal
+            if refusal.reason is Reason.SCHEDULER_REFUSED:  # by an offered list; with the words of that time
+                refusal = plans.refused_by_scheduler(entry)
             self.refuse(entry, refusal, now, keep=self.startable(entry))
-            if now < entry.changed_at + EXPECT_SECONDS:  # from then on it waits for its members, if any
-                self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
+            self._look_again(entry, now)
         self._state(entry, now)
+
+    def _look_again(self, entry: Entry, now: float) -> None:
+        """When time alone may change what it waits for: room, members that stay away, or offered lists."""
+        if now < entry.changed_at + EXPECT_SECONDS:
+            self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
+        if entry.offered:
+            self.look_at(entry.key, entry.offered_at + OFFERED_SECONDS)
 
     def _postpone(self, entry: Entry, now: float) -> None:
         """Its turn comes when its old plan is undone, or at the time to try again."""
@@ -145,12 +157,10 @@ class Cycle:
 
         A repeated rejection in the same words is not written, so there is no event that says so.
         """
-        if entry.planned_at is None or self._put_aside_with(entry) is None:
+        words = self._put_aside_with(entry)
+        if words is None or entry.planned_at is None or now < entry.planned_at + PUT_ASIDE_SECONDS:
             return None
-        if now < entry.planned_at + PUT_ASIDE_SECONDS:
-            self.look_at(entry.key, entry.planned_at + PUT_ASIDE_SECONDS)
-            return None
-        entry.refused_by = self._put_aside_with(entry) or ""
+        entry.refused_by = words
         return plans.refused_by_scheduler(entry)
 
     def _put_aside_with(self, entry: Entry) -> str | None:
@@ -258,6 +268,8 @@ class Cycle:
     def lead(self, entry: Entry, now: float) -> None:
         """Bring kube-scheduler to the group's plan."""
         self.effects += self.plans.lead(entry, self.nominating, now)
+        if entry.planned_at is not None and self._put_aside_with(entry) is not None:
+            self.look_at(entry.key, entry.planned_at + PUT_ASIDE_SECONDS)
 
     @property
     def nominating(self) -> bool:

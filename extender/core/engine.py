@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from extender.core import messages, plans
+from extender.core import changes, messages, plans
 from extender.core.backlog import Backlog
 from extender.core.cycle import Cycle
 from extender.core.explain import is_ours
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.membership import Need, Standing, satisfied, standing
-from extender.core.model import Group, Hold, Node, Pod
+from extender.core.model import Group, Hold, Pod
 from extender.core.planning import Entry
 from extender.core.reasons import Reason, Refusal
 from extender.core.view import View
@@ -100,7 +100,7 @@ class Engine:
         self._lost_to_group(before, now)
 
     def _note_room(self, before: Pod | None, pod: Pod | None) -> None:
-        was, is_now = _use(before), _use(pod)
+        was, is_now = changes.use(before), changes.use(pod)
         if was == is_now:
             return
         if was is not None:
@@ -121,6 +121,7 @@ class Engine:
             self._cycle.dirty[entry.key] = None
 
     def _member_changed(self, entry: Entry, before: Pod, pod: Pod, now: float) -> None:
+        self._nomination_seen(entry, before, pod)
         was, is_now = standing(before), standing(pod)
         if is_now is Standing.BOUND and was is not Standing.BOUND:
             self._member_bound(entry, pod)
@@ -128,13 +129,21 @@ class Engine:
             if is_now in (Standing.LEAVING, Standing.FAILED, Standing.SUCCEEDED):
                 self._member_lost(entry, pod.uid, now)
             self._cycle.dirty[entry.key] = None
-        elif _judged_by(before) != _judged_by(pod):
+        elif changes.judged_by(before) != changes.judged_by(pod):
             self._cycle.grown |= self._plans.forget(pod.uid) is not None
             self._cycle.dirty[entry.key] = None
         elif pod.rejection != before.rejection and pod.rejection:
             self._rejection_seen(entry, pod, now)
         elif pod.gates != before.gates and entry.refusal is not None:
             self._cycle.count_waiting(entry)
+
+    def _nomination_seen(self, entry: Entry, before: Pod, pod: Pod) -> None:
+        """A nomination that nobody remembers: an earlier life's write has come to pass."""
+        if pod.nominated in (None, before.nominated) or not pod.waiting:
+            return
+        if pod.uid not in entry.nominated and not self._plans.clearing(pod.uid):
+            entry.nominated[pod.uid] = pod.nominated
+            self._cycle.dirty[entry.key] = None
 
     def _member_bound(self, entry: Entry, pod: Pod) -> None:
         if self._plans.forget(pod.uid) != pod.node:
@@ -154,7 +163,7 @@ class Engine:
     def _node_seen(self, event: messages.NodeSeen, now: float) -> None:
         before = self.world.node(event.node.name)
         self.world.apply(event)
-        if before is None or _facts(before) != _facts(event.node):
+        if before is None or changes.node_facts(before) != changes.node_facts(event.node):
             self._cycle.suspects.add(event.node.name)
             self._cycle.grown = True
 
@@ -166,23 +175,23 @@ class Engine:
     def _group_seen(self, event: messages.GroupSeen, now: float) -> None:
         before = self.world.groups.get(event.group.key)
         self.world.apply(event)
-        self._group_changed(event.group.key, before, event.group)
+        self._group_changed(event.group.key, before, event.group, now)
 
     def _group_gone(self, event: messages.GroupGone, now: float) -> None:
         before = self.world.groups.get(event.key)
         self.world.apply(event)
-        self._group_changed(event.key, before, None)
+        self._group_changed(event.key, before, None, now)
 
-    def _group_changed(self, key: GroupKey, before: Group | None, group: Group | None) -> None:
+    def _group_changed(self, key: GroupKey, before: Group | None, group: Group | None, now: float) -> None:
         entry = self.entries.get(key)
-        was, is_now = _asked(before), _asked(group)
+        was, is_now = changes.asked(before), changes.asked(group)
         if entry is None or was == is_now:
             return
         self._cycle.dirty[key] = None
         if before is None or group is None or before.uid != group.uid:
             entry.stated = ("", "", 0)  # it speaks of another object
-        elif before.topology_required != group.topology_required:
-            self._cycle.give_up(entry)
+        elif before.topology_required != group.topology_required and self._plans.ledger.of_group(key):
+            self._cycle.refuse(entry, Refusal(Reason.QUEUED), now)  # its plan was made for another level
 
     # --- calls and results ----------------------------------------------------------------------
 
@@ -374,8 +383,13 @@ class Engine:
             if isinstance(effect, messages.Withdraw):
                 uids = tuple(uid for uid in effect.uids if self._plans.held_astray(uid))
                 self._cycle.effects += [messages.Withdraw(uids)] if uids else []
-            elif isinstance(effect, messages.Nominate) and self._plans.clearing(effect.uid):
+            elif isinstance(effect, messages.Nominate) and not self._nominated_anew(effect.uid):
                 self._cycle.effects.append(effect)
+
+    def _nominated_anew(self, uid: PodUid) -> bool:
+        """True when the pod does not wait any more, or a newer nomination was written over the old one."""
+        pod = self.world.pods.get(uid)
+        return pod is None or not pod.waiting or uid in self.entries[pod.group].nominated
 
     _HANDLERS: ClassVar[dict[type, Callable[[Engine, Any, float], None]]] = {
         messages.PodSeen: _pod_seen,
@@ -405,36 +419,3 @@ def _first_pass(entry: Entry, event: messages.FilterCalled) -> bool:
         return False
     entry.passed.add(uid)
     return True
-
-
-def _judged_by(pod: Pod) -> tuple[object, ...]:
-    """What of a waiting pod changes its group's judgement."""
-    return (pod.shape, pod.task, pod.queue, pod.priority, pod.declared, pod.problems)
-
-
-def _use(pod: Pod | None) -> tuple[NodeName, object] | None:
-    """What the pod takes, and where."""
-    if pod is None or pod.node is None or pod.ended:
-        return None
-    return (pod.node, pod.shape.request)
-
-
-def _facts(node: Node) -> tuple[object, ...]:
-    return (node.labels, node.taints, node.unschedulable, node.ready, node.allocatable)
-
-
-def _asked(group: Group | None) -> tuple[object, ...]:
-    """The part of a group's object that its owner writes."""
-    if group is None:
-        return ()
-    return (
-        group.uid,
-        group.min_member,
-        group.tasks,
-        group.queue,
-        group.topology_required,
-        group.topology_preferred,
-        group.schedule_timeout,
-        group.priority,
-        group.problems,
-    )

@@ -174,7 +174,7 @@ class Gate:
         """A pod that can be bound: at once, or with its group."""
         hold.group, hold.task = pod.group, pod.task
         self._book.measure(hold, pod)
-        refused = self._book.refusal(hold, pod, self._rounds.gangs.get(pod.group)) if pod.ours else None
+        refused = self._book.refusal(hold, pod) if pod.ours else None
         if refused is not None and now < hold.since + WATCH_LAG_SECONDS:
             hold.again = True
             self._reading[hold.uid] = hold
@@ -232,6 +232,8 @@ class Gate:
         elif hold.state is State.COMMITTING:
             if pod.node == hold.node:
                 self._end(hold, "", now)  # the watch is ahead of the reply: proved
+            elif not pod.waiting:
+                self._rounds.write_off(hold)
         elif pod.node == hold.node:
             self._end(hold, "", now)
         else:
@@ -247,7 +249,9 @@ class Gate:
         self._proved.pop(event.uid, None)
         self._rounds.member_changed(pod, None, now)
         hold = self._book.holds.get(event.uid)
-        if hold is not None and hold.state is not State.COMMITTING:
+        if hold is not None and hold.state is State.COMMITTING:
+            self._rounds.write_off(hold)
+        elif hold is not None:
             self._end(hold, Why.POD_GONE, now)
         if pod is not None:
             self._rounds.look(pod.group, now)
@@ -261,7 +265,7 @@ class Gate:
         self._book.recheck(event.name, now)
 
     def _group_seen(self, event: messages.GroupSeen, now: float) -> None:
-        self._world.apply(event)
+        self._rounds.learn(event.group)
         self._rounds.look(event.group.key, now)
 
     def _group_gone(self, event: messages.GroupGone, now: float) -> None:

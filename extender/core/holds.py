@@ -24,7 +24,9 @@ from enum import StrEnum
 from extender.core.gate_messages import CallId
 from extender.core.ids import NO_TASK, GroupKey, NodeName, PodUid, TaskName
 from extender.core.membership import STARTED, Need, Tally
-from extender.core.resources import Amounts, Row
+from extender.core.resources import Amounts
+
+_NOBODY: Counter[TaskName] = Counter()
 
 
 class State(StrEnum):
@@ -77,8 +79,8 @@ class Hold:
     task: TaskName = NO_TASK
     gang: Gang | None = None
     request: Amounts = ()
-    #: what room is judged by; set when the pod is known
-    row: Row | None = None
+    #: those of the request by which room is judged
+    judged: Amounts = ()
     vetoed: bool = False
     #: when the pod is to be read live; None: not to be, or it was
     read_at: float | None = None
@@ -177,7 +179,7 @@ class Gang:
 
     def started(self, need: Need, tally: Tally) -> bool:
         """True when members that are bound, being bound or succeeded reach every minimum."""
-        return self._reaches(need, tally, 0, Counter())
+        return self._reaches(need, tally, 0, _NOBODY)
 
     def complete(self, need: Need, tally: Tally) -> bool:
         """True when the waiting ones also counted reach every minimum."""

@@ -22,7 +22,7 @@ from extender.core.holds import Gang, Hold, Question, State
 from extender.core.ids import GroupKey, PodUid
 from extender.core.membership import LIVE, Need, Standing, Tally, standing
 from extender.core.messages import GroupGone, GroupSeen
-from extender.core.model import Pod
+from extender.core.model import Group, Pod
 from extender.core.reasons import Reason, Refusal
 from extender.core.world import World
 
@@ -83,6 +83,11 @@ class Rounds:
             gang.newest = now
         if after is None or standing(after) is not Standing.BOUND:
             gang.evicting.pop(pod.uid, None)
+
+    def write_off(self, hold: Hold) -> None:
+        """The pod is leaving while it is being bound: whatever the reply will be, it does not count."""
+        if hold.gang is not None:
+            hold.gang.forget(hold)
 
     def look(self, key: GroupKey, now: float) -> None:
         """Something about this group changed."""
@@ -168,19 +173,21 @@ class Rounds:
         if event.failed:
             gang.retry_at = now + ASK_AGAIN_SECONDS
             return
-        self._learn(event)
+        if event.group is None:
+            self._world.apply(GroupGone(event.key))
+        else:
+            self.learn(event.group)
         need = self._need(gang)
         if gang.held and not isinstance(need, Refusal) and gang.complete(need, self._tally(gang)):
             self._ask(gang, list(gang.held.values()), now)
         else:
             self.look(gang.key, now)
 
-    def _learn(self, event: gm.GroupRead) -> None:
-        known = self._world.groups.get(event.key)
-        if event.group is None:
-            self._world.apply(GroupGone(event.key))
-        elif known is None or known.uid != event.group.uid or known.generation <= event.group.generation:
-            self._world.apply(GroupSeen(event.group))
+    def learn(self, group: Group) -> None:
+        """Take in a group object, unless a live read and the watch have overtaken each other."""
+        known = self._world.groups.get(group.key)
+        if known is None or known.uid != group.uid or known.generation <= group.generation:
+            self._world.apply(GroupSeen(group))
 
     def released(self, event: gm.ReleaseAnswered, now: float) -> None:
         """The extender has answered, or has not: bind those that it lets go, if they are enough."""
@@ -247,15 +254,16 @@ class Rounds:
         if gang.committing or not gang.at_risk:
             return
         need, tally = self._need(gang), self._tally(gang)
-        whole = not isinstance(need, Refusal) and gang.started(need, tally)
-        if whole or not any(_ours_bound(self._members(gang))):
+        if not isinstance(need, Refusal) and gang.started(need, tally):
             gang.at_risk = gang.stated = False
             gang.stuck_since = None
-            self.ended.append((gang.key, "released" if whole else "failed", now - gang.released_at))
+            self.ended.append((gang.key, "released", now - gang.released_at))
+        elif not (tally.count(Standing.BOUND) and any(_ours_bound(self._members(gang)))):
+            gang.stuck_since = None  # still at risk: a binding without an answer may be shown later
         elif gang.stuck_since is None:
             gang.stuck_since = now
-            self.ended.append((gang.key, "partial", now - gang.released_at))
             self._awake[gang.key] = gang
+            self.ended.append((gang.key, "partial", now - gang.released_at))
 
     def recognise(self, now: float) -> None:
         """After a restart or a take-over: find the releases that got stuck while nobody looked."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 import prometheus_client
-from aiohttp import web
+from aiohttp import typedefs, web
 
 from extender import settings
 from extender.telemetry import logs
@@ -41,9 +41,22 @@ class BadRequest(Exception):
 
 def application(routes: Iterable[web.AbstractRouteDef], body_limit: int = SMALL_BODY) -> web.Application:
     """An application that answers every failure in JSON, and bodies of more bytes than the limit with 413."""
-    app = web.Application(client_max_size=body_limit, middlewares=[_answer_failures])
+    app = web.Application(client_max_size=body_limit, middlewares=[_answer_failures, _refuse_early(body_limit)])
     app.add_routes(list(routes))
     return app
+
+
+def _refuse_early(body_limit: int) -> typedefs.Middleware:
+    """Refuses a body by the length that its head promises: one that is too large is not waited for."""
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        promised = request.content_length or 0
+        if promised > body_limit:
+            raise web.HTTPRequestEntityTooLarge(body_limit, promised)
+        return await handler(request)
+
+    return check
 
 
 @contextlib.asynccontextmanager

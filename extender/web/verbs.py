@@ -2,7 +2,7 @@
 
 Takes calls, answers them out of the engine's view; must not decide, and must not await anything but one
 cycle of the engine, within a deadline. Failures are 200 with an Error field: kube-scheduler does not read
-the body of another status.
+the body of another status. The replies of prioritize and preempt have no such field: 400.
 """
 
 from __future__ import annotations
@@ -115,10 +115,11 @@ class Verbs:
         try:
             args = extender_v1.decode_node_args(await request.read())
             points = verbs.scores(self._engine.world, objects.decode_pod(args.pod), args.offered)
-            body, outcome = extender_v1.encode_scores(zip(args.offered, points, strict=True)), "placed"
-        except (extender_v1.WireError, objects.DecodeError):
-            body, outcome = extender_v1.encode_scores(()), "malformed"
-        self._metrics.verb("prioritize", outcome, time.perf_counter() - started)
+            body = extender_v1.encode_scores(zip(args.offered, points, strict=True))
+        except (extender_v1.WireError, objects.DecodeError) as error:
+            self._metrics.verb("prioritize", "malformed", time.perf_counter() - started)
+            raise serve.BadRequest(str(error)) from None
+        self._metrics.verb("prioritize", "placed", time.perf_counter() - started)
         return serve.reply(body)
 
     async def preempt(self, request: web.Request) -> web.Response:
@@ -129,8 +130,9 @@ class Verbs:
             ours = extender_v1.scheduler_of(args.pod) == SCHEDULER_NAME
             body = extender_v1.PREEMPT_VETO if ours else extender_v1.encode_candidates(args.victims)
             outcome = "refused" if ours else "foreign"
-        except extender_v1.WireError:
-            body, outcome = extender_v1.PREEMPT_VETO, "malformed"
+        except extender_v1.WireError as error:
+            self._metrics.verb("preempt", "malformed", time.perf_counter() - started)
+            raise serve.BadRequest(str(error)) from None
         self._metrics.verb("preempt", outcome, time.perf_counter() - started)
         return serve.reply(body)
 

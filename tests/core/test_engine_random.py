@@ -89,14 +89,14 @@ class Machine(RuleBasedStateMachine):
         required=st.sampled_from((None, None, "rack")),
     )
     def group_object(self, name: str, least: int, servers: int, required: str | None) -> None:
-        before = self.cluster.truth.groups.get(builders.group_key(name))
         group = builders.make_group(
-            name,
-            least,
-            {"ps": servers} if servers else {},
-            topology_required=required,
-            generation=(before.generation if before else 0) + 1,
+            name, least, {"ps": servers} if servers else {}, topology_required=required, generation=1
         )
+        before = self.cluster.truth.groups.get(group.key)
+        if before is not None:  # its status is not the user's to write
+            said = {"phase": before.phase, "stated_reason": before.stated_reason}
+            group = replace(group, generation=before.generation, **said)
+            group = replace(group, generation=before.generation + (group != before))
         self.cluster.show(group)
 
     @rule(name=st.sampled_from(GROUPS))

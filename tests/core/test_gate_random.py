@@ -19,7 +19,7 @@ from extender.core import gate_messages as gm
 from extender.core import messages
 from extender.core.gate_messages import CallId
 from extender.core.ids import PodUid
-from extender.core.membership import STARTED, standing
+from extender.core.membership import STARTED, Need, satisfied, standing
 from extender.core.model import Group, Node, Owner, Pod
 from tests.builders import GPU, gpu_node, make_group, make_pod, seen
 from tests.core.gate_driver import START, Driver
@@ -96,6 +96,7 @@ class Cluster(RuleBasedStateMachine):
             elif isinstance(effect, gm.Bind):
                 assert (effect.uid, effect.node) in known.values(), "a binding for a call that nobody waits for"
         self.asked.extend(effect for effect in effects if not isinstance(effect, gm.Answer))
+        self.note_seen_whole()
         if bound:
             self.check_minimum(bound)
             self.check_room(bound)
@@ -135,6 +136,15 @@ class Cluster(RuleBasedStateMachine):
 
     def of(self, name: str) -> list[Pod]:
         return [pod for pod in self.pods.values() if pod.group == self.groups[name].key]
+
+    def note_seen_whole(self) -> None:
+        """A group that the watch shows whole, if late, is hurt by whatever the watch shows next."""
+        world = self.driver.world
+        for name, group in self.groups.items():
+            if group.key in world.groups and group.key in world.tallies:
+                need = world.need(group.key)
+                if isinstance(need, Need) and satisfied(need, world.tallies[group.key]):
+                    self.whole.add(name)
 
     def note_whole(self) -> None:
         for name, group in self.groups.items():
@@ -268,7 +278,8 @@ class Cluster(RuleBasedStateMachine):
             return gm.BindDone(effect.uid, "gone", gone=True)
         if how == "bad":
             return gm.BindDone(effect.uid, "refused")
-        assert pod.node is None, "bound twice"
+        if pod.node is not None:  # an earlier Binding whose reply was lost: the API server refuses a second one
+            return gm.BindDone(effect.uid, "" if pod.node == effect.node else "bound elsewhere")
         self.ever_bound.add(pod.uid)
         self.put(replace(pod, node=effect.node, bound_at=self.driver.now))
         self.note_whole()

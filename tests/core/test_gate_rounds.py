@@ -265,6 +265,19 @@ def test_a_member_lost_while_the_extender_is_asked_is_not_bound():
     assert driver.let_go(KEY, pods) == binds(pods[1:])
 
 
+@pytest.mark.parametrize("leaves", ["gone", "terminating"])
+def test_a_member_that_leaves_while_it_is_being_bound_does_not_count(leaves):
+    driver, group, pods = gang(3, minimum=2)
+    driver.calls(pods[:2])
+    driver.read(group)
+    driver.let_go(KEY, pods[:2])
+    if leaves == "gone":
+        driver.gone(pods[0])
+    else:
+        driver.see(replace(pods[0], terminating=True))
+    assert driver.call(pods[2]) == [gm.ReadGroup(KEY, 3)]
+
+
 def test_too_few_left_after_a_loss_while_asked_binds_nothing():
     driver, group, pods = gang(2)
     driver.calls(pods)

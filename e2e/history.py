@@ -1,0 +1,95 @@
+"""What a watch has shown of the pods of one namespace: on which nodes each was ever bound.
+
+Takes API access and a namespace; gives the nodes of each uid in the order seen, complete once `settle` has returned.
+Reads by a thread with its own connections, resumes when the API server is restarted, and must not write.
+"""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from typing import Any
+
+from e2e import waiting
+from e2e.kube import ApiError, Kube
+
+WATCH_SECONDS = 5
+RETRY_SECONDS = 0.2
+
+
+class History:
+    """The record; reads from entering the context until leaving it."""
+
+    def __init__(self, kube: Kube, namespace: str) -> None:
+        self._kube = Kube(kube.kubeconfig)
+        self._namespace = namespace
+        self._nodes: dict[str, list[str]] = {}
+        self._names: dict[str, str] = {}
+        self._newest: dict[str, str] = {}
+        self._fault = ""
+        self._since = ""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="pod-history", daemon=True)
+
+    def __enter__(self) -> History:
+        path = self._kube.resource("pods").path(self._namespace)
+        answer = self._kube.request("GET", path)
+        for pod in answer["items"]:
+            self._note(pod)
+        self._since = answer["metadata"]["resourceVersion"]
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(2 * WATCH_SECONDS)
+        self._kube.close()
+
+    def nodes(self) -> dict[str, list[str]]:
+        """Pod name and uid: every node that its spec.nodeName ever named, in order, without repetitions."""
+        return {f"{self._names[uid]} {uid}": list(nodes) for uid, nodes in self._nodes.items()}
+
+    def settle(self, kube: Kube) -> None:
+        """Wait until the record holds the newest state of every pod that exists."""
+
+        def behind() -> list[str]:
+            pods = kube.list("pods", self._namespace)
+            return [
+                pod["metadata"]["name"]
+                for pod in pods
+                if self._newest.get(pod["metadata"]["uid"]) != pod["metadata"]["resourceVersion"]
+            ]
+
+        waiting.wait_for(behind, 20, "the watch has shown the newest state of all pods", until=lambda left: not left)
+        assert not self._fault, self._fault
+
+    def twice(self, kube: Kube) -> dict[str, list[str]]:
+        """Pods that were bound more than once, or lost their node again; {} is right."""
+        self.settle(kube)
+        return {name: nodes for name, nodes in self.nodes().items() if len(nodes) > 1}
+
+    def ever_bound(self, kube: Kube) -> list[str]:
+        """Pods that had a node at any time."""
+        self.settle(kube)
+        return [name for name, nodes in self.nodes().items() if nodes]
+
+    def _read(self) -> None:
+        while not self._ended.is_set():
+            try:
+                for event in self._kube.watch("pods", self._namespace, since=self._since, seconds=WATCH_SECONDS):
+                    if event["type"] == "ERROR":
+                        self._fault = f"the record has a gap: {event['object']}"
+                        return
+                    self._since = event["object"]["metadata"]["resourceVersion"]
+                    self._note(event["object"])
+            except (OSError, http.client.HTTPException, ApiError, ValueError):
+                self._ended.wait(RETRY_SECONDS)
+
+    def _note(self, pod: dict[str, Any]) -> None:
+        uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName") or ""
+        seen = self._nodes.setdefault(uid, [])
+        # A pod that has no node any more would show as "" after a node.
+        if node != (seen[-1] if seen else ""):
+            seen.append(node)
+        self._names[uid] = pod["metadata"]["name"]
+        self._newest[uid] = pod["metadata"]["resourceVersion"]

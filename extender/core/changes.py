@@ -1,0 +1,43 @@
+"""Which parts of an object a decision rests on: a change of anything else asks for no new one.
+
+Takes two states of an object one after the other, gives values to compare; must not decide.
+"""
+
+from __future__ import annotations
+
+from extender.core.ids import NodeName
+from extender.core.model import Group, Node, Pod
+
+
+def judged_by(pod: Pod) -> tuple[object, ...]:
+    """What of a waiting pod changes its group's judgement."""
+    return (pod.shape, pod.task, pod.queue, pod.priority, pod.declared, pod.problems)
+
+
+def use(pod: Pod | None) -> tuple[NodeName, object] | None:
+    """What the pod takes, and where."""
+    if pod is None or pod.node is None or pod.ended:
+        return None
+    return (pod.node, pod.shape.request)
+
+
+def node_facts(node: Node) -> tuple[object, ...]:
+    """What of a node plans rest on."""
+    return (node.labels, node.taints, node.unschedulable, node.ready, node.allocatable)
+
+
+def asked(group: Group | None) -> tuple[object, ...]:
+    """The part of a group's object that its owner writes."""
+    if group is None:
+        return ()
+    return (
+        group.uid,
+        group.min_member,
+        group.tasks,
+        group.queue,
+        group.topology_required,
+        group.topology_preferred,
+        group.schedule_timeout,
+        group.priority,
+        group.problems,
+    )

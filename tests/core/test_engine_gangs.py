@@ -1,0 +1,546 @@
+"""When a gang is planned, when it waits and for what: whole or not at all, from its first member on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from extender.core import messages
+from extender.core.ids import QUEUE_GATE, QueueName, Source
+from extender.core.model import Declared, Pod
+from extender.core.planning import EXPECT_SECONDS
+from extender.core.reasons import Reason
+from tests import builders
+from tests.builders import GPU, gpu_node, make_group, make_pod, make_pods
+from tests.core import engine_driver
+from tests.core.engine_driver import Driver, gated, ungates, wakes, withdraw
+
+ONE = {GPU: 1}
+TRAIN = builders.group_key("train")
+
+
+def eight_nodes() -> list[builders.Node]:
+    return [gpu_node(f"gpu-{n}") for n in range(8)]
+
+
+def workers(count: int, **fields: object) -> list[Pod]:
+    """Members of `train`, one GPU each."""
+    return make_pods(count, "worker", request=ONE, group="train", **fields)
+
+
+# --- whole or not at all -----------------------------------------------------------------------------
+
+
+def test_a_gang_of_64_is_planned_whole_from_its_first_member() -> None:
+    engine = Driver(*eight_nodes(), make_group("train", 64))
+    first, *rest = gated(workers(64))
+    engine.see(first)
+    assert engine.tick() == ungates([first])
+    assert engine.reserved == 64
+    lone = make_pod("lone", ONE)
+    engine.see(lone)
+    engine.tick()
+    assert engine.reason(lone) is Reason.RESOURCES
+    # each further member takes the room that was kept for it, without a cycle
+    assert engine.see(*rest) == ungates(rest)
+    assert engine.reserved == 64
+    assert sorted(engine.nodes([first, *rest])) == sorted(8 * [f"gpu-{n}" for n in range(8)])
+    assert engine.reason(TRAIN) is None
+
+
+def test_with_room_for_63_nothing_is_reserved_and_others_may_use_the_room() -> None:
+    foreign = builders.bound(make_pod("foreign", ONE, scheduler="default-scheduler"), "gpu-3")
+    engine = Driver(*eight_nodes(), foreign, make_group("train", 64), *gated(workers(64)))
+    assert engine.tick() == [messages.SetOpenQueues(frozenset())]
+    assert engine.reserved == 0
+    assert engine.reason(TRAIN) is Reason.RESOURCES
+    assert engine.detail(TRAIN) == {"resource": GPU, "asked": 64, "free": 63}
+    others = gated(make_pods(63, "other", request=ONE))
+    engine.see(*others)
+    assert set(engine.tick()) == set(ungates(others))
+    assert engine.reserved == 63
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param("foreign pod deleted", id="a foreign pod is deleted"),
+        pytest.param("foreign pod ends", id="a foreign pod ends"),
+        pytest.param("foreign pod shrinks", id="a foreign pod is resized in place"),
+        pytest.param("node added", id="a node is added"),
+        pytest.param("node grows", id="a node grows"),
+        pytest.param("minimum lowered", id="the minimum is lowered"),
+    ],
+)
+def test_it_is_planned_at_once_when(event: str) -> None:
+    foreign = builders.bound(make_pod("foreign", {GPU: 2}, scheduler="default-scheduler"), "gpu-0")
+    members = gated(workers(8))
+    engine = Driver(gpu_node("gpu-0"), foreign, make_group("train", 8), *members)
+    engine.tick()
+    assert (engine.reserved, engine.reason(TRAIN)) == (0, Reason.RESOURCES)
+    match event:
+        case "foreign pod deleted":
+            engine.gone(foreign)
+        case "foreign pod ends":
+            engine.see(replace(foreign, phase="Succeeded"))
+        case "foreign pod shrinks":
+            engine.see(replace(foreign, shape=builders.make_shape({})))
+        case "node added":
+            engine.see(gpu_node("gpu-1"))
+        case "node grows":
+            engine.see(gpu_node("gpu-0", 10))
+        case "minimum lowered":
+            engine.see(make_group("train", 6))
+    placed = 6 if event == "minimum lowered" else 8
+    effects = [e for e in engine.tick() if not isinstance(e, messages.SetOpenQueues)]
+    assert effects == ungates(members[:placed])
+    assert engine.reserved == placed
+
+
+def test_two_gangs_interleaved_with_room_for_one_one_is_planned_and_the_other_holds_nothing() -> None:
+    engine = Driver(gpu_node(), make_group("a", 8), make_group("b", 8))
+    ours, theirs = (gated(make_pods(8, name, request=ONE, group=name, created=5.0)) for name in "ab")
+    for one, other in zip(ours, theirs, strict=True):
+        engine.see(one, other)
+    effects = engine.tick()
+    assert effects == [*ungates(ours), messages.SetOpenQueues(frozenset())]
+    assert engine.nodes(theirs) == 8 * [None]
+
+
+@pytest.mark.parametrize("wanting", ["priority", "age"])
+def test_the_first_in_order_gets_the_room_by(wanting: str) -> None:
+    engine = Driver(gpu_node(gpus=4), make_group("a", 4), make_group("b", 4))
+    late = {"created": 9.0, "priority": 5} if wanting == "priority" else {"created": 1.0}
+    first = gated(make_pods(4, "a", request=ONE, group="a", created=5.0))
+    second = gated(make_pods(4, "b", request=ONE, group="b", **late))
+    engine.see(*first, *second)
+    assert engine.tick() == [*ungates(second), messages.SetOpenQueues(frozenset())]
+
+
+def test_of_members_with_other_priorities_the_lowest_counts() -> None:
+    engine = Driver(gpu_node(gpus=2), make_group("a", 2), make_group("b", 2))
+    mixed = [make_pod("a-0", ONE, group="a", priority=9), make_pod("a-1", ONE, group="a", priority=1)]
+    even = make_pods(2, "b", request=ONE, group="b", priority=5, created=7.0)
+    engine.see(*mixed, *even)
+    engine.tick()
+    assert engine.nodes(even) == ["gpu-0", "gpu-0"]
+    assert engine.reason(mixed[0]) is Reason.RESOURCES
+
+
+def test_a_group_object_may_lower_the_priority_and_not_raise_it() -> None:
+    engine = Driver(gpu_node(gpus=1), make_group("a", 1, priority=9), make_group("b", 1, priority=0))
+    low = make_pod("a-0", ONE, group="a", priority=1, created=1.0)
+    lowered = make_pod("b-0", ONE, group="b", priority=5)
+    engine.see(low, lowered)
+    engine.tick()
+    assert engine.nodes([low, lowered]) == ["gpu-0", None]
+
+
+# --- members that do not exist yet -------------------------------------------------------------------
+
+
+def test_without_its_launcher_a_gang_waits_for_members_though_its_minimum_is_there() -> None:
+    engine = Driver(*eight_nodes(), make_group("train", 4, {"launcher": 1, "worker": 3}))
+    engine.see(*gated(workers(4, task="worker")))
+    assert engine.tick() == []
+    assert engine.reserved == 0
+    assert engine.reason(TRAIN) is Reason.MEMBERS
+    assert engine.detail(TRAIN) == {"have": 0, "minimum": 1, "task": "launcher"}
+    launcher = make_pod("launcher", {"cpu": 500}, group="train", task="launcher", gates=(QUEUE_GATE,))
+    engine.see(launcher)
+    assert {e.uid for e in engine.tick()} == {launcher.uid, *(f"uid-worker-{n}" for n in range(4))}
+
+
+def test_room_for_expected_members_is_given_up_10_s_after_the_newest_appeared() -> None:
+    engine = Driver(gpu_node(gpus=4), make_group("train", 4))
+    first, second = gated(workers(2))
+    engine.see(first)
+    engine.tick()
+    engine.now += EXPECT_SECONDS - 1
+    engine.see(second)
+    assert engine.tick() == []
+    assert engine.reserved == 4
+    assert engine.tick(EXPECT_SECONDS - 0.1) == []
+    assert engine.reserved == 4
+    engine.tick(0.1)
+    assert (engine.reserved, engine.reason(TRAIN)) == (0, Reason.MEMBERS)
+    lone = make_pods(4, "lone", request=ONE)
+    engine.see(*lone)
+    engine.tick()
+    assert engine.nodes(lone) == 4 * ["gpu-0"]
+
+
+def test_a_group_that_waits_is_looked_at_when_expected_room_is_given_up() -> None:
+    engine = Driver(gpu_node(gpus=4), make_group("train", 4), gated(workers(1))[0])
+    engine.tick()
+    lone = make_pod("lone", {GPU: 4})
+    engine.see(lone)
+    engine.tick()
+    assert engine.reason(lone) is Reason.RESOURCES
+    engine.tick(EXPECT_SECONDS)
+    engine.tick()
+    assert engine.node(lone) == "gpu-0"
+
+
+def test_a_gang_that_lacks_room_and_members_says_so_of_its_members_in_the_end() -> None:
+    engine = Driver(gpu_node(gpus=1), make_group("train", 4), *gated(workers(2)))
+    engine.tick()
+    assert engine.reason(TRAIN) is Reason.RESOURCES
+    engine.tick(EXPECT_SECONDS)
+    assert engine.reason(TRAIN) is Reason.MEMBERS
+    assert engine.engine.backlog.is_open(QueueName("default"))
+
+
+def test_kept_room_goes_to_members_of_its_task_and_shape_only() -> None:
+    engine = Driver(gpu_node(gpus=12), make_group("train", 5, {"ps": 1, "worker": 4}))
+    server = make_pod("ps-0", {"cpu": 1000}, group="train", task="ps", gates=(QUEUE_GATE,))
+    one, *others = gated(workers(4, task="worker"))
+    engine.see(server, one)
+    engine.tick()
+    assert asked_of(engine) == 4
+    # a worker of another shape: planned beside the others, and it is the pattern for those that are to come
+    big = replace(others[0], shape=builders.make_shape({GPU: 3}), created=1.0)
+    assert engine.see(big) == []
+    assert engine.tick() == ungates([big])
+    assert (engine.reserved, asked_of(engine)) == (5, 1 + 3 + 3 + 3)
+    assert engine.see(*others[1:]) == []
+    assert set(engine.tick()) == set(ungates(others[1:]))
+    assert (engine.reserved, asked_of(engine)) == (5, 1 + 3 + 1 + 1)
+
+
+def asked_of(engine: Driver) -> int:
+    """GPUs in all reservations."""
+    ledger = engine_driver.ledger_of(engine.engine)
+    return sum(dict(r.shape.request).get(GPU, 0) for r in ledger.planned().values())
+
+
+def test_unequal_members_that_come_one_by_one_are_planned_as_they_come() -> None:
+    engine = Driver(gpu_node("gpu-0", 4), gpu_node("gpu-1", 4), make_group("train", 3))
+    pods = gated([make_pod(f"m-{n}", {GPU: n + 1}, group="train", created=float(n)) for n in range(3)])
+    for n, pod in enumerate(pods):
+        engine.see(pod)
+        engine.tick(1.0)
+        assert engine.reserved == 3, f"after member {n}"
+    assert engine.reason(TRAIN) is None
+    assert all(engine.nodes(pods))
+    assert [e for e in engine.effects if isinstance(e, messages.Ungate)] == ungates(pods)
+
+
+def test_a_claimed_place_does_not_hide_that_the_new_member_contradicts_the_others() -> None:
+    engine = Driver(gpu_node(), make_group("train", 4), workers(1, queue=QueueName("a"))[0])
+    engine.tick()
+    assert engine.reserved == 4
+    engine.see(make_pod("other", ONE, group="train", queue=QueueName("b")))
+    engine.tick()
+    assert (engine.reserved, engine.reason(TRAIN)) == (0, Reason.INVALID)
+
+
+def test_nothing_is_kept_for_a_group_of_which_no_member_waits_any_more() -> None:
+    engine = Driver(gpu_node(gpus=4), make_group("train", 4))
+    foreign = make_pod("foreign", ONE, group="train", scheduler="default-scheduler")
+    one = workers(1)[0]
+    engine.see(foreign, one)
+    engine.tick()
+    assert engine.reserved == 4
+    engine.gone(one)
+    engine.tick()
+    assert engine.reserved == 0
+
+
+# --- more than the minimum ---------------------------------------------------------------------------
+
+
+def test_of_more_replicas_than_the_minimum_the_minimum_is_placed_and_what_fits_of_the_rest() -> None:
+    engine = Driver(gpu_node(gpus=6), make_group("train", 4))
+    pods = [replace(pod, created=float(n)) for n, pod in enumerate(gated(workers(8)))]
+    engine.see(*pods)
+    assert engine.tick() == [*ungates(pods[:6]), messages.SetOpenQueues(frozenset())]
+    assert engine.reserved == 6
+    assert engine.reason(TRAIN) is Reason.RESOURCES
+    assert engine.detail(TRAIN) == {"resource": GPU, "asked": 1, "free": 0}
+    # and later the rest one by one, without a change for those that are planned
+    engine.see(gpu_node("gpu-1", 1))
+    assert engine.tick() == ungates(pods[6:7])
+
+
+def test_surplus_that_does_not_fit_leaves_a_group_running() -> None:
+    group = make_group("train", 2)
+    pods = workers(3)
+    engine = Driver(gpu_node(gpus=2), group, *pods)
+    engine.tick()
+    engine.bind(*pods[:2])
+    effects = engine.tick(2.0)
+    assert effects == [
+        messages.StateGroup(group.key, group.uid, "Running", engine.entry(TRAIN).refusal, 0, True, (3, 2, 0, 0)),
+    ]
+    assert engine.entry(TRAIN).running
+    assert engine.reason(TRAIN) is Reason.RESOURCES
+
+
+def test_each_tasks_minimum_is_placed_before_the_rest() -> None:
+    engine = Driver(gpu_node(gpus=3), make_group("train", 3, {"ps": 1}))
+    old = [make_pod(f"w-{n}", ONE, group="train", task="worker", created=float(n)) for n in range(4)]
+    server = make_pod("ps-0", ONE, group="train", task="ps", created=9.0)
+    engine.see(*old, server)
+    engine.tick()
+    assert engine.nodes([*old, server]) == ["gpu-0", "gpu-0", None, None, "gpu-0"]
+
+
+# --- changes while planned ---------------------------------------------------------------------------
+
+
+def test_the_minimum_is_raised_while_planned_and_there_is_room_for_it_later() -> None:
+    pods = workers(4)
+    engine = Driver(gpu_node(gpus=4), make_group("train", 4), *pods)
+    engine.tick()
+    engine.hold(*pods)
+    engine.see(make_group("train", 6))
+    effects = engine.tick()
+    assert effects == [withdraw(*pods), messages.SetOpenQueues(frozenset())]
+    assert engine.reason(TRAIN) is Reason.RESOURCES
+    assert engine.reserved == 4  # counted until the gate has answered
+    engine.held({})
+    assert engine.reserved == 0
+    more = make_pods(2, "more", request=ONE, group="train")
+    engine.see(gpu_node("gpu-1", 2), *more)
+    engine.tick()
+    assert engine.reason(TRAIN) is None
+    assert engine.reserved == 6
+
+
+def test_the_minimum_is_lowered_while_planned_and_kept_room_is_free_at_once() -> None:
+    pods = workers(2)
+    engine = Driver(gpu_node(gpus=4), make_group("train", 4), *pods)
+    lone = make_pod("lone", {GPU: 2})
+    engine.see(lone)
+    engine.tick()
+    assert (engine.reserved, engine.reason(lone)) == (4, Reason.RESOURCES)
+    engine.see(make_group("train", 2))
+    engine.tick()
+    engine.tick()
+    assert engine.node(lone) == "gpu-0"
+    assert engine.reserved == 3
+
+
+@pytest.mark.parametrize("how", ["gone", "leaving", "failed"])
+def test_a_member_lost_while_held_keeps_its_siblings_places(how: str) -> None:
+    pods = workers(4)
+    engine = Driver(gpu_node("gpu-0", 2), gpu_node("gpu-1", 2), make_group("train", 4), *pods)
+    engine.tick()
+    engine.hold(*pods)
+    before = engine.nodes(pods[1:])
+    lost = pods[0]
+    if how == "gone":
+        engine.gone(lost)
+    else:
+        engine.see(replace(lost, **({"terminating": True} if how == "leaving" else {"phase": "Failed"})))
+    engine.held({pod: node for pod, node in zip(pods[1:], before, strict=True)})
+    assert engine.tick() == []
+    assert engine.nodes(pods[1:]) == before
+    assert engine.reserved == 4  # the replacement's room is kept
+    again = replace(lost, uid="uid-again")
+    assert engine.see(again) == []
+    assert engine.node(again) is not None
+    engine.tick()
+    assert engine.reserved == 4
+
+
+def test_a_pod_created_again_under_the_same_name_is_another_pod() -> None:
+    old = make_pod("one", ONE)
+    engine = Driver(gpu_node(gpus=1), old)
+    engine.tick()
+    engine.bind(old)
+    new = make_pod("one", ONE, uid="uid-new")
+    engine.see(new)
+    engine.gone(old)
+    engine.tick()
+    assert (engine.node(old), engine.node(new)) == (None, "gpu-0")
+    engine.see(builders.bound(old, "gpu-0"))  # late
+    engine.tick()
+    assert engine.node(new) == "gpu-0"
+
+
+def test_a_replacement_stays_in_the_domain_where_the_others_run() -> None:
+    nodes = [gpu_node(f"gpu-{n}", 2, {"rack": f"r{n // 2}"}) for n in range(4)]
+    pods = workers(4)
+    engine = Driver(*nodes, make_group("train", 4, topology_required="rack"), *pods)
+    engine.tick()
+    rack = {node[-1] in "01" for node in engine.nodes(pods) if node}
+    assert len(rack) == 1
+    home = ("gpu-0", "gpu-1") if rack == {True} else ("gpu-2", "gpu-3")
+    for pod in pods:
+        engine.bind(pod)
+    engine.tick()
+    filler = builders.bound(
+        make_pod("filler", ONE, scheduler="default-scheduler"), engine.engine.world.pods[pods[0].uid].node or ""
+    )
+    engine.gone(pods[0])
+    engine.see(filler)
+    again = make_pod("again", ONE, group="train")
+    engine.see(again)
+    engine.tick()
+    assert engine.reason(TRAIN) is Reason.TOPOLOGY
+    assert engine.reserved == 0
+    engine.gone(filler)
+    engine.tick()
+    assert engine.node(again) in home
+
+
+def test_another_required_level_while_planned_undoes_the_plan() -> None:
+    nodes = [gpu_node(f"gpu-{n}", 2, {"rack": f"r{n}"}) for n in range(2)]
+    pods = workers(4)
+    engine = Driver(*nodes, make_group("train", 4), *pods)
+    engine.tick()
+    assert engine.reserved == 4
+    engine.see(make_group("train", 4, topology_required="rack"))
+    engine.tick()
+    assert (engine.reserved, engine.reason(TRAIN)) == (0, Reason.TOPOLOGY)
+
+
+# --- groups that cannot be judged --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pods", "reason", "words"),
+    [
+        pytest.param(
+            [
+                make_pod("a", ONE, group="train", queue=QueueName("red")),
+                make_pod("b", ONE, group="train", queue=QueueName("blue")),
+            ],
+            Reason.INVALID,
+            (("problem", "members name different queues"), ("queue", "blue"), ("queue", "red")),
+            id="members that name different queues",
+        ),
+        pytest.param(
+            [make_pod("a", ONE, group="train", declared=Declared(min_member=1)), make_pod("b", ONE, group="train")],
+            Reason.INVALID,
+            (("problem", "members' muster.dev annotations disagree"),),
+            id="annotations that are not on every member",
+        ),
+        pytest.param(
+            [make_pod("a", ONE, group="train", problems=("spec.x is negative",))],
+            Reason.INVALID,
+            (("problem", "spec.x is negative"),),
+            id="a member that is unsound",
+        ),
+        pytest.param(
+            [make_pod("a", ONE, group="ghost")],
+            Reason.GROUP_NOT_FOUND,
+            (("group", "muster/team/ghost"),),
+            id="a mark whose object never comes",
+        ),
+    ],
+)
+def test_a_group_waits_and_says_why(pods: list[Pod], reason: Reason, words: tuple[object, ...]) -> None:
+    engine = Driver(gpu_node(), make_group("train", 1), *pods)
+    assert engine.tick() == []
+    refusal = engine.entry(pods[0]).refusal
+    assert refusal is not None
+    assert (refusal.reason, refusal.detail) == (reason, words)
+    assert engine.reserved == 0
+    assert engine.ticks(20) == engine.ticks(60)[:0] or all(isinstance(e, messages.StateGroup) for e in engine.effects)
+
+
+def test_annotations_that_agree_on_every_member_make_a_group_without_an_object() -> None:
+    pods = make_pods(2, request=ONE, group="free", declared=Declared(min_member=2))
+    engine = Driver(gpu_node(), *pods)
+    engine.tick()
+    assert engine.nodes(pods) == ["gpu-0", "gpu-0"]
+
+
+def test_the_plan_of_a_group_whose_object_is_deleted_is_undone_and_one_that_runs_is_let_be() -> None:
+    pods = workers(2)
+    running = make_pods(2, "running", request=ONE, group="running")
+    runs = make_group("running", 2)
+    engine = Driver(gpu_node(), make_group("train", 2), runs, *pods, *running)
+    engine.tick()
+    engine.bind(*running)
+    engine.tick()
+    engine.gone(make_group("train", 2), runs)
+    engine.tick()
+    assert engine.reason(TRAIN) is Reason.GROUP_NOT_FOUND
+    assert engine.reserved == 0
+    assert engine.reason(runs.key) is None  # nothing of it waits
+    engine.see(make_group("train", 2))
+    engine.tick()
+    assert engine.nodes(pods) == ["gpu-0", "gpu-0"]
+
+
+def test_members_before_their_object_are_woken_when_it_comes() -> None:
+    pods = make_pods(2, request=ONE, group="train")
+    engine = Driver(gpu_node(), *pods)
+    for pod in pods:
+        engine.call(pod, ["gpu-0"])
+    engine.see(make_group("train", 2))
+    assert engine.tick() == wakes(pods, engine.now)
+    assert engine.tick() == []
+
+
+@pytest.mark.parametrize("source", [Source.NATIVE, Source.SCHEDULER_PLUGINS, Source.VOLCANO])
+def test_groups_of_one_name_and_other_sources_are_different_groups(source: Source) -> None:
+    theirs = builders.group_key("train", source)
+    pod = make_pod("a", ONE, group=theirs)
+    engine = Driver(gpu_node(), make_group("train", 1), pod)
+    engine.tick()
+    assert engine.reason(pod) is Reason.GROUP_NOT_FOUND
+    engine.see(make_group("train", 1, source=source))
+    engine.tick()
+    assert engine.node(pod) == "gpu-0"
+
+
+def test_a_member_of_another_scheduler_is_never_planned_and_counts_once_bound() -> None:
+    theirs = make_pod("theirs", ONE, group="train", scheduler="default-scheduler", gates=())
+    ours = make_pod("ours", ONE, group="train")
+    engine = Driver(gpu_node(gpus=4), make_group("train", 2), theirs, ours)
+    engine.tick()
+    assert engine.nodes([theirs, ours]) == [None, "gpu-0"]
+    assert engine.reserved == 2  # one more is expected
+    engine.tick(EXPECT_SECONDS)
+    assert (engine.reserved, engine.reason(TRAIN)) == (0, Reason.MEMBERS)
+    engine.see(builders.bound(theirs, "gpu-0"))
+    engine.tick()
+    assert engine.nodes([theirs, ours]) == [None, "gpu-0"]
+    assert engine.reserved == 1
+
+
+def test_a_member_behind_a_foreign_gate_is_not_planned_until_that_is_gone() -> None:
+    blocked = replace(workers(1)[0], gates=(QUEUE_GATE, "example.com/quota"))
+    other = make_pod("other", ONE, group="train", gates=(QUEUE_GATE,))
+    engine = Driver(gpu_node(gpus=2), make_group("train", 2), blocked, other)
+    assert engine.tick() == ungates([other])
+    assert engine.nodes([blocked, other]) == [None, "gpu-0"]
+    engine.tick(EXPECT_SECONDS)
+    assert (engine.reserved, engine.reason(TRAIN)) == (0, Reason.MEMBERS)
+    freed = replace(blocked, gates=(QUEUE_GATE,))
+    engine.see(freed)
+    assert set(engine.tick()) >= set(ungates([freed]))
+    assert engine.nodes([freed, other]) == ["gpu-0", "gpu-0"]
+
+
+def test_a_group_whose_members_all_succeeded_waits_for_nothing() -> None:
+    pods = workers(2)
+    engine = Driver(gpu_node(), make_group("train", 2), *pods)
+    engine.tick()
+    engine.bind(*pods)
+    for pod in pods:
+        engine.see(replace(builders.bound(pod, "gpu-0"), phase="Succeeded"))
+    engine.tick()
+    assert (engine.reserved, engine.reason(TRAIN)) == (0, None)
+    assert engine.entry(TRAIN).running
+    engine.gone(*pods)
+    engine.tick()
+    assert engine.engine.entries == {}
+
+
+def test_a_member_that_moves_to_another_group_leaves_nothing_behind() -> None:
+    pods = workers(2)
+    engine = Driver(gpu_node(), make_group("train", 2), make_group("other", 1), *pods)
+    engine.tick()
+    assert engine.reserved == 2
+    engine.see(replace(pods[0], group=builders.group_key("other")))
+    engine.gone(pods[1])
+    engine.tick()
+    assert list(engine.engine.entries) == [builders.group_key("other")]
+    assert engine.reserved == 1
