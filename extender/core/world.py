@@ -180,8 +180,12 @@ class World:
 
     def _join(self, pod: Pod) -> None:
         self._needs.pop(pod.group, None)
-        self.members.setdefault(pod.group, {})[pod.uid] = pod
-        self.tallies.setdefault(pod.group, Tally()).add(pod)
+        siblings = self.members.get(pod.group)
+        if siblings is None:
+            siblings = self.members[pod.group] = {}
+            self.tallies[pod.group] = Tally()
+        siblings[pod.uid] = pod
+        self.tallies[pod.group].add(pod)
 
     def _leave(self, pod: Pod) -> None:
         self._needs.pop(pod.group, None)

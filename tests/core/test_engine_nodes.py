@@ -318,3 +318,12 @@ def test_retries_of_a_refused_plan_become_rare() -> None:
     engine.see(replace(pods[0], rejection=OWN_CHECKS))
     engine.ticks(3600, step=1.0)
     assert len([e for e in engine.effects if isinstance(e, messages.Wake)]) < 40
+
+
+def test_offered_lists_are_kept_of_some_members_only() -> None:
+    engine, pods = planned(count=1, nodes=1)
+    more = make_pods(200, "more", request={GPU: 9}, group="train")
+    engine.see(*more, replace(pods[0], rejection=OWN_CHECKS))
+    for pod in more:
+        engine.call(pod, ["gpu-0"])
+    assert len(engine.entry(TRAIN).offered) <= 64

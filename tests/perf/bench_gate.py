@@ -1,7 +1,6 @@
 """What the permit gate's core costs for one gang of 1024 over 128 nodes of 8 GPUs.
 
-Measured with Python 3.11 on 2 cores under other load: 93 to 145 ms from the calls to the answers, two thirds
-of it the world's own book-keeping; 45 to 60 ms for the watch events. The limit leaves room for a busy machine.
+`python -m tests.perf.bench_gate` prints CPU time; nothing is asserted but that all calls are answered.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ from tests.core.gate_driver import Driver
 
 MEMBERS = 1024
 KEY = group_key()
-#: CPU seconds for calls, questions, bindings and their answers
-LIMIT_SECONDS = 0.3
 
 
 def one_round() -> tuple[float, float]:
@@ -43,7 +40,11 @@ def one_round() -> tuple[float, float]:
     return own, time.process_time() - begun
 
 
-def test_a_round_of_1024_costs_little():
-    own, shown = min(one_round() for _ in range(3))
+def main() -> None:
+    """Print the best of five rounds."""
+    own, shown = min(one_round() for _ in range(5))
     print(f"calls to answers {own * 1000:.0f} ms, then {shown * 1000:.0f} ms for the watch")
-    assert own < LIMIT_SECONDS
+
+
+if __name__ == "__main__":
+    main()
