@@ -101,11 +101,11 @@ class Scene:
         return str(_status(self.get_group(name)).get("message", ""))
 
     def events(self, kind: str) -> list[Object]:
-        """Events of ours about objects of a kind."""
+        """Events of ours about objects of a kind; kube-scheduler's own bear its profile's name and its host's."""
         return [
             event
             for event in self.kube.list("events", self.namespace)
-            if event["involvedObject"]["kind"] == kind and event.get("source", {}).get("component") == "muster"
+            if event["involvedObject"]["kind"] == kind and event.get("reportingInstance") == "muster"
         ]
 
     # -- waiting

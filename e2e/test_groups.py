@@ -154,7 +154,7 @@ BAD: list[tuple[str, str, dict[str, Any], str]] = [
 
 
 def test_objects_with_impossible_values_are_named_and_all_else_goes_on(scene: Scene, make_nodes: MakeNodes) -> None:
-    make_nodes(1)
+    make_nodes(2)
     for number, (source, _, spec, _) in enumerate(BAD):
         scene.group(f"bad{number}", 1, source, spec=spec)
         scene.gang(f"bad{number}", 1, source=source)

@@ -155,6 +155,12 @@ class World:
         row = self.nodes.row_of.get(name)
         return None if row is None else self.nodes.nodes[row]
 
+    def overcommitted(self) -> list[NodeName]:
+        """Nodes with pods of ours on which more is used than there is: somebody bound beside us."""
+        rows = np.flatnonzero((self.nodes.used > self.nodes.allocatable).any(axis=1))
+        names = [name for row in rows if row < len(self.nodes.names) and (name := self.nodes.names[row]) is not None]
+        return sorted(name for name in names if any(pod.ours for pod in self.on_node.get(name, {}).values()))
+
     # --- pods -----------------------------------------------------------------------------------
 
     def _pod_seen(self, event: messages.PodSeen) -> None:

@@ -1,4 +1,4 @@
-"""Counts of groups and strays for the metrics, taken at a steady pace.
+"""Counts of groups, strays and overcommitted nodes for the metrics, taken at a steady pace.
 
 Takes the engine to read, gives figures; must not change anything.
 """
@@ -11,8 +11,12 @@ from typing import Protocol
 
 from extender.core.engine import Engine
 from extender.core.reasons import Reason
+from extender.telemetry import logs
 
-PERIOD_SECONDS = 2.0
+LOG = logs.Log(__name__)
+#: an overcommit by a concurrent foreign binding is reported within this time
+PERIOD_SECONDS = 1.0
+NAMED_NODES = 5
 
 
 class Metrics(Protocol):
@@ -26,6 +30,9 @@ class Metrics(Protocol):
 
     def ledger_difference(self, number: int) -> None:
         """On how many pods ledger and watches disagree."""
+
+    def overcommitted(self, number: int) -> None:
+        """On how many nodes with pods of ours more is used than there is."""
 
 
 async def take(engine: Engine, metrics: Metrics) -> None:
@@ -41,3 +48,7 @@ async def take(engine: Engine, metrics: Metrics) -> None:
         metrics.groups(phases, waiting)
         metrics.strays(engine.backlog.strays.total())
         metrics.ledger_difference(engine.self_check())
+        over = engine.world.overcommitted()
+        metrics.overcommitted(len(over))
+        if over:
+            LOG.warning("more is bound to nodes than they have", nodes=over[:NAMED_NODES], number=len(over))

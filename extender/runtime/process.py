@@ -6,13 +6,19 @@ Takes a coroutine, gives its end; must not know what it does.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+#: young objects before the collector looks at them, and how many such looks make one at older ones: with
+#: tens of thousands of living pods a full collection takes longer than a filter call may
+COLLECT_AFTER = (20_000, 20, 50)
+
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     """Run on uvloop where it is installed."""
+    gc.set_threshold(*COLLECT_AFTER)
     try:
         import uvloop
 
