@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from e2e import history, objects, waiting
 from e2e import kube as kube_module
-from e2e import objects, waiting
 from e2e.cluster import base, choose, local, manifests, muster, proxy
 
 HERE = pathlib.Path(__file__).parent
@@ -97,7 +97,7 @@ def proxied(
 ) -> Iterator[muster.Replica]:
     """A replica for one file, instead of that of the run: gate and extender reach the API server by proxies.
 
-    They are in `options.proxies`. A test heals the replica before it begins (see `heal`).
+    They are in `options.proxies`. Tests use it by the fixture `replica`.
     """
     _replica.stop()
     with contextlib.ExitStack() as stack:
@@ -108,6 +108,30 @@ def proxied(
         _replicas.append(replica)
         yield replica
         _replicas.remove(replica)
+
+
+@pytest.fixture
+def replica(proxied: muster.Replica) -> Iterator[muster.Replica]:
+    """The replica behind proxies, healed; its faults are cleared after the test."""
+    proxied.heal()
+    yield proxied
+    for through in proxied.options.proxies.values():
+        through.clear()
+
+
+@pytest.fixture
+def seen(kube: kube_module.Kube, namespace: str) -> Iterator[history.History]:
+    """The record of where each pod of the test's namespace was ever bound."""
+    with history.History(kube, namespace) as record:
+        yield record
+
+
+@pytest.fixture
+def queue(kube: kube_module.Kube, namespace: str) -> Iterator[str]:
+    """A queue of this test alone."""
+    kube.create(objects.queue(namespace))
+    yield namespace
+    kube.delete("queues.muster.dev", namespace)
 
 
 @pytest.fixture

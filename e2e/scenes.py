@@ -181,7 +181,7 @@ class Scene:
         waiting.wait_for(gates, SOON, "the default queue is open", until=lambda found: not found)
 
     def wait_sound(self) -> None:
-        """Wait until the gate holds nothing and the extender's books agree with the cluster; anew, not from before."""
+        """Wait until the gate holds nothing and the extender's books agree with the cluster (counted every 2 s)."""
         waiting.wait_for(self.held_uids, SOON, "nothing is held", until=lambda held: not held)
         waiting.wait_for(
             lambda: self.replica.metric("extender", "muster_extender_ledger_difference"),

@@ -36,6 +36,7 @@ class Start:
         self.namespace = namespace
         self.name = name
         self.size = size
+        self.queue = queue
         spec: dict[str, Any] = {"scheduleTimeoutSeconds": timeout} if timeout else {}
         self._group = objects.pod_group("muster", name, namespace, size, queue=queue, spec=spec)
         self._pods = objects.gang(name, namespace, size, queue=queue, spec={"nodeSelector": selector or {}})

@@ -28,22 +28,6 @@ OTHERS = 40
 OTHERS_SECONDS = 30
 
 
-@pytest.fixture
-def replica(proxied: Replica) -> Iterator[Replica]:
-    """The file's replica, healed; faults are cleared after the test."""
-    proxied.heal()
-    yield proxied
-    for through in proxied.options.proxies.values():
-        through.clear()
-
-
-@pytest.fixture
-def seen(kube: Kube, namespace: str) -> Iterator[history.History]:
-    """The record of the test's pods."""
-    with history.History(kube, namespace) as record:
-        yield record
-
-
 def test_while_the_gate_is_away_nothing_binds_and_the_gang_starts_when_it_is_back(
     kube: Kube, replica: Replica, namespace: str, make_nodes: Callable[..., list[str]], seen: history.History
 ) -> None:

@@ -6,7 +6,7 @@ told 410; an API server out of reach, and one that is restarted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -32,30 +32,6 @@ FAULTS: dict[str, Strike] = {
     "429 with Retry-After": lambda through, path, method: through.answer(429, path, method, retry_after=1, times=TIMES),
     "500": lambda through, path, method: through.answer(500, path, method, times=TIMES),
 }
-
-
-@pytest.fixture
-def replica(proxied: Replica) -> Iterator[Replica]:
-    """The file's replica, healed; faults are cleared after the test."""
-    proxied.heal()
-    yield proxied
-    for through in proxied.options.proxies.values():
-        through.clear()
-
-
-@pytest.fixture
-def seen(kube: Kube, namespace: str) -> Iterator[history.History]:
-    """The record of the test's pods."""
-    with history.History(kube, namespace) as record:
-        yield record
-
-
-@pytest.fixture
-def queue(kube: Kube, namespace: str) -> Iterator[str]:
-    """A queue of this test alone."""
-    kube.create(objects.queue(namespace))
-    yield namespace
-    kube.delete("queues.muster.dev", namespace)
 
 
 @pytest.mark.parametrize("strike", FAULTS.values(), ids=FAULTS.keys())

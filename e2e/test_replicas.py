@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from e2e import history, objects, starts, waiting
+from e2e import history, starts, waiting
 from e2e.cluster import base
 from e2e.cluster.muster import ROLES, Replica, host_of, lease
 from e2e.cluster.proxy import Proxy, Write
@@ -23,13 +23,6 @@ ROOM = NODES * GPUS - SIZE
 LEASES = "/leases"
 # A Lease lasts 15 s after its last renewal, and others look every 2 s; then their scheduler has to begin.
 TAKE_OVER_SECONDS = 40
-
-
-@pytest.fixture
-def seen(kube: Kube, namespace: str) -> Iterator[history.History]:
-    """The record of the test's pods."""
-    with history.History(kube, namespace) as record:
-        yield record
 
 
 @pytest.fixture
@@ -54,14 +47,6 @@ def start_replicas(
         through.__exit__()
 
 
-@pytest.fixture
-def queue(kube: Kube, namespace: str) -> Iterator[str]:
-    """A queue of this test alone."""
-    kube.create(objects.queue(namespace))
-    yield namespace
-    kube.delete("queues.muster.dev", namespace)
-
-
 def test_of_two_replicas_one_acts_and_the_other_writes_nothing(
     kube: Kube, namespace: str, make_nodes: Callable[..., list[str]],
     start_replicas: Callable[[str], tuple[Replica, Proxy]],
@@ -75,11 +60,11 @@ def test_of_two_replicas_one_acts_and_the_other_writes_nothing(
     whole.wait_whole()
     waits.wait_phase("InsufficientResources")
     assert host_of(lease(kube)) == "muster-a"
+    assert len(_bindings(first_proxy, namespace)) == SIZE
+    assert _writes_of_ours(second_proxy) == []
     for replica, acts in ((first, 1), (second, 0)):
         assert replica.metric("extender", "muster_extender_active") == acts
         assert replica.metric("gate", "muster_gate_active") == acts
-    assert len(_bindings(first_proxy, namespace)) == SIZE
-    assert _writes_of_ours(second_proxy) == []
     # It has seen all of it: it is ready to take over.
     assert second.holds()["holds"] == []
 

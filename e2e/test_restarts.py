@@ -1,14 +1,14 @@
 """kill -9 of each process at each stage of a gang's start: the gang ends whole, nothing twice, nothing left reserved.
 
-The stages: gated and without room; before the first filter call; some members held; all held and the release about to
-come; the bindings under way; some of them done. kube-scheduler's Lease is deleted after its end, but for one test
-which waits until it has run out.
+The stages: gated and without room; half of the gates removed; before the first filter call; some members held; all
+held and the release about to come; the bindings under way; some of them done. kube-scheduler's Lease is deleted after
+its end, but for one test which waits until it has run out.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -40,22 +40,6 @@ class Scene:
         return self.replica.options.proxies["gate"]
 
 
-@pytest.fixture
-def replica(proxied: Replica) -> Iterator[Replica]:
-    """The file's replica, healed; faults are cleared after the test."""
-    proxied.heal()
-    yield proxied
-    for through in proxied.options.proxies.values():
-        through.clear()
-
-
-@pytest.fixture
-def seen(kube: Kube, namespace: str) -> Iterator[history.History]:
-    """The record of the test's pods."""
-    with history.History(kube, namespace) as record:
-        yield record
-
-
 def kill(replica: Replica, role: str) -> None:
     """kill -9; the Lease of a killed scheduler is deleted, so that nobody has to wait for its end."""
     getattr(replica, role).kill9()
@@ -74,13 +58,26 @@ def start_again(replica: Replica, role: str) -> None:
 def gated_without_room(scene: Scene, role: str) -> None:
     """Gated pods know nothing of a restart, and start when room appears."""
     scene.make_nodes(1, GPUS)
-    scene.kube.create(_queue_object(scene.start))
-    scene.start.create()
-    scene.start.wait_phase("InsufficientResources")
+    _create_gated(scene)
     kill(scene.replica, role)
     assert scene.start.bound() == []
     start_again(scene.replica, role)
     scene.make_nodes(NODES - 1, GPUS)
+
+
+def half_ungated(scene: Scene, role: str) -> None:
+    """Room has appeared; half of the gates are removed, the other half is on its way."""
+    scene.make_nodes(1, GPUS)
+    _create_gated(scene)
+    path = rf"/namespaces/{scene.start.namespace}/pods/{scene.start.name}-[4-7]$"
+    ungating = scene.replica.options.proxies["extender"].hold_before(path, "PATCH", times=starts.ALWAYS)
+    scene.make_nodes(NODES - 1, GPUS)
+    ungating.wait_hit(4)
+    kill(scene.replica, role)
+    assert scene.start.bound() == []
+    assert len(scene.start.gated()) >= 4
+    start_again(scene.replica, role)
+    ungating.release()
 
 
 def before_the_first_filter(scene: Scene, role: str) -> None:
@@ -142,8 +139,9 @@ def some_are_bound(scene: Scene, role: str) -> None:
     late.release()
 
 
+GATED_STAGES = (gated_without_room, half_ungated)
 STAGES = (
-    gated_without_room,
+    *GATED_STAGES,
     before_the_first_filter,
     some_members_held,
     all_held,
@@ -162,13 +160,9 @@ def test_a_gang_ends_whole_after_kill_and_restart(
     namespace: str,
     make_nodes: Callable[..., list[str]],
     seen: history.History,
-    queues: list[str],
+    queue: str,
 ) -> None:
-    queue = "default"
-    if stage is gated_without_room:
-        queue = f"{namespace}-gated"
-        queues.append(queue)
-    start = Start(kube, namespace, "gang", SIZE, queue=queue)
+    start = Start(kube, namespace, "gang", SIZE, queue=queue if stage in GATED_STAGES else "default")
     stage(Scene(kube, replica, start, make_nodes), role)
     starts.ended_well(start, replica, seen, ROOM)
     _no_binding_was_done_twice(replica, start)
@@ -233,18 +227,11 @@ def test_a_gate_that_is_asked_to_stop_answers_every_held_call(
     starts.ended_well(start, replica, seen, ROOM)
 
 
-@pytest.fixture
-def queues(kube: Kube) -> Iterator[list[str]]:
-    """Names of queues to delete after the test."""
-    names: list[str] = []
-    yield names
-    for name in names:
-        kube.delete("queues.muster.dev", name)
-
-
-def _queue_object(start: Start) -> dict[str, object]:
-    name = f"{start.namespace}-gated"
-    return {"apiVersion": "muster.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": {}}
+def _create_gated(scene: Scene) -> None:
+    """The gang's queue has a backlog, so the gang is gated, and there is not enough room for it."""
+    starts.close_queue(scene.kube, scene.start.namespace, scene.start.queue)
+    scene.start.create().wait_phase("InsufficientResources")
+    assert len(scene.start.gated()) == SIZE
 
 
 def _told(kube: Kube, namespace: str, text: str) -> set[str]:

@@ -130,7 +130,7 @@ def test_a_member_whose_volume_is_where_no_node_is_waits_and_keeps_nothing(
     scene.group("g", 4)
     scene.gang("g", 1, spec=with_volume(claim))
     scene.gang("g", 3, first=1)
-    wait_refused(scene, "volume node affinity conflict")
+    wait_refused(scene, "node affinity")
     assert_nothing_is_kept(scene, 4)
     scene.kube.delete_all("pods", scene.namespace, labels="muster.dev/pod-group=other", grace=0)
     make_nodes(1, gpus=1, labels={ZONE: "elsewhere"})

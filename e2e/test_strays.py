@@ -24,6 +24,9 @@ CROWD = 10_000
 STRAYS = 300
 ADMISSION = "muster-admission"
 CREATORS = 64
+#: pods of a crowd are deleted in so many parts side by side, by this label
+PARTS = 8
+PART = "part"
 
 
 @pytest.fixture
@@ -66,14 +69,24 @@ def create(kube: Kube, wanted: list[Object]) -> list[Object]:
     return asyncio.run(all_of_them())
 
 
-def delete(kube: Kube, namespace: str, names: list[str]) -> None:
-    """Delete many pods at once, and wait until they are gone."""
+def delete(kube: Kube, namespace: str) -> None:
+    """Delete many pods at once: the API server works through one collection one by one, so it gets several."""
 
     async def all_of_them() -> None:
-        async with AsyncKube(kube, CREATORS) as client:
-            await asyncio.gather(*[client.delete("pods", name, namespace, grace=0) for name in names])
+        path = kube.resource("pods").path(namespace)
+        async with AsyncKube(kube, PARTS) as client:
+            queries = [{"labelSelector": f"{PART}={part}", "gracePeriodSeconds": 0} for part in range(PARTS)]
+            await asyncio.gather(*[client.request("DELETE", path, query=query) for query in queries])
 
     asyncio.run(all_of_them())
+
+
+def crowd(name: str, namespace: str, count: int, gpus: int = 1, **options: Any) -> list[Object]:
+    """Pods <name>-0, ... that `delete` finds."""
+    return [
+        objects.pod(f"{name}-{number}", namespace, gpus, labels={PART: str(number % PARTS)}, **options)
+        for number in range(count)
+    ]
 
 
 def gates_of(kube: Kube, pod: Object) -> list[str]:
@@ -94,10 +107,6 @@ def is_gated(pod: Object) -> bool:
     return bool(pod["spec"].get("schedulingGates"))
 
 
-def names_of(pods: list[Object]) -> list[str]:
-    return [pod["metadata"]["name"] for pod in pods]
-
-
 # --- a crowd -----------------------------------------------------------------------------------------
 
 
@@ -113,8 +122,7 @@ def test_ten_thousand_pods_at_once_leave_few_strays(
     make_nodes(4)
     (queue,) = make_queues(namespace, 1)
     wait_gating(kube, objects.pod("probe", namespace, queue=queue), gated=False)
-    crowd = [objects.pod(f"p-{number}", namespace, queue=queue) for number in range(CROWD)]
-    made = create(kube, crowd)
+    made = create(kube, crowd("p", namespace, CROWD, queue=queue))
     try:
         ungated = [pod["metadata"]["uid"] for pod in made if not is_gated(pod)]
         # all that fit run: the extender has seen the whole crowd and let in whom there is room for
@@ -134,7 +142,7 @@ def test_ten_thousand_pods_at_once_leave_few_strays(
             until=lambda counted: counted == len(strays),
         )
     finally:
-        delete(kube, namespace, names_of(made))
+        delete(kube, namespace)
 
 
 # --- one by one --------------------------------------------------------------------------------------
@@ -157,7 +165,13 @@ def test_a_gated_pod_starts_when_room_appears(
     wait_gating(kube, objects.pod("probe", namespace, queue=queue), gated=True)
     second = scene.pod("second-0", queue=queue)
     assert is_gated(second)
-    scene.wait_text("first-0", "not enough free resources")
+    scene.wait_text("first-0", "Insufficient")
+    waiting.wait_for(
+        lambda: scene.replica.metric("extender", "muster_extender_waiting_groups", reason="InsufficientResources"),
+        10,
+        "both wait for room",
+        until=lambda found: found == 2,
+    )
     assert scene.bound() == {"filler": node}
     scene.delete("filler")
     scene.wait_started("second", 1)
@@ -183,8 +197,7 @@ def test_two_thousand_gated_pods_stop_nobody_else(
 ) -> None:
     make_nodes(4)
     # no queue has this name, so it is never open
-    backlog = [objects.pod(f"b-{number}", namespace, gpus=9, queue=namespace) for number in range(2000)]
-    made = create(kube, backlog)
+    made = create(kube, crowd("b", namespace, 2000, 9, queue=namespace))
     try:
         assert all(is_gated(pod) for pod in made)
         others = [objects.pod(f"o-{number}", namespace, gpus=0, scheduler="muster-score") for number in range(200)]
@@ -196,13 +209,13 @@ def test_two_thousand_gated_pods_stop_nobody_else(
             until=lambda found: len(found) == len(others),
         )
         waiting.wait_for(lambda: scoring.metric("extender", "muster_extender_groups", phase="waiting"), 30,
-                         "the backlog is known", until=lambda found: found >= len(backlog))  # fmt: skip
+                         "the backlog is known", until=lambda found: found >= len(made))  # fmt: skip
         assert scoring.metric("extender", "muster_extender_strays") == 0
         left = kube.list("pods", namespace, fields="spec.nodeName=")
-        assert len(left) == len(backlog)
+        assert len(left) == len(made)
         assert all(is_gated(pod) for pod in left)
     finally:
-        delete(kube, namespace, names_of(made))
+        delete(kube, namespace)
 
 
 # --- the list ----------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ class Cluster:
         self._kube: kube.Kube | None = None
         self._binaries: build.Binaries | None = None
         self._names: dict[str, int] = {}
+        self._keep_files = False
 
     def __enter__(self) -> Cluster:
         return self
@@ -63,13 +64,14 @@ class Cluster:
         return self._binaries
 
     def stop(self, *, keep_files: bool = False) -> None:
-        """End every program started here, newest first, and remove the folder."""
+        """End every program started here, newest first, and remove the folder, unless it was ever asked to be kept."""
+        self._keep_files = self._keep_files or keep_files
         for started in reversed(self.processes):
             started.kill9()
         self.processes.clear()
         if self._kube is not None:
             self._kube.close()
-        if not keep_files:
+        if not self._keep_files:
             shutil.rmtree(self.work, ignore_errors=True)
 
     # -- access

@@ -33,6 +33,7 @@ HOP_BY_HOP = {
 WRITES = {"POST", "PUT", "PATCH", "DELETE"}
 REASONS = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError"}
 MAX_BODY = 32 * 1024 * 1024
+CLOSING_TURNS = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,6 +236,9 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         await self._session.close()
+        # A closed TLS connection lets go of its socket some turns later, and the loop is about to end.
+        for _ in range(CLOSING_TURNS):
+            await asyncio.sleep(0)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()

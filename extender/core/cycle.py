@@ -13,6 +13,7 @@ from extender.core.feasibility import Feasibility
 from extender.core.ids import DEFAULT_QUEUE, GroupKey, NodeName, PodUid
 from extender.core.ledger import Slot
 from extender.core.membership import Need, Standing, Tally, satisfied, standing
+from extender.core.model import Pod
 from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
 from extender.core.reasons import Reason, Refusal
@@ -22,9 +23,9 @@ from extender.core.world import World
 #: node lists that kube-scheduler offered are believed for this long
 OFFERED_SECONDS = 10.0
 #: a plan that kube-scheduler's checks refused is tried again after this time, each next time after twice
-#: as long, up to 2**6 times; or when a list is offered
+#: as long, up to 2**4 times; or when a node changes; at first also when a list is offered
 REFUSED_RETRY_SECONDS = 2.0
-_REFUSED_DOUBLINGS = 6
+_REFUSED_DOUBLINGS = 4
 #: a planned pod that kube-scheduler itself has put aside, and does not take up again in this time, is refused
 PUT_ASIDE_SECONDS = 30.0
 #: reasons that room would end: they close the queue for ungated pods
@@ -107,11 +108,11 @@ class Cycle:
             self._postpone(entry, now)
             return
         if entry.offered and now >= entry.offered_at + OFFERED_SECONDS:
-            entry.offered.clear()
-            entry.refused_by = ""
+            entry.forget_lists()
         aside = self._put_aside(entry, now)
         if aside is not None:
             self.refuse(entry, aside, now)
+            self._state(entry, now)
             return
         same = self._same(entry)
         refusal = failed.get(same) or self.plans.make(entry, room, now)
@@ -123,8 +124,8 @@ class Cycle:
         else:
             if same is not None:
                 failed[same] = refusal
-            if refusal.reason is Reason.SCHEDULER_REFUSED:  # by an offered list; with the words of that time
-                refusal = plans.refused_by_scheduler(entry)
+            if entry.offered:  # what would be so with every node offered is said first
+                refusal = self.plans.refusal_anywhere(entry, room, now) or plans.refused_by_scheduler(entry)
             self.refuse(entry, refusal, now, keep=self.startable(entry))
             self._look_again(entry, now)
         self._state(entry, now)
@@ -141,6 +142,7 @@ class Cycle:
         if now < entry.retry_at:
             self.look_at(entry.key, entry.retry_at)
         self.count_waiting(entry)
+        self._state(entry, now)
 
     def _same(self, entry: Entry) -> object | None:
         """Lone pods with an equal value fare alike in one round, as room only shrinks while it lasts."""
@@ -157,21 +159,23 @@ class Cycle:
 
         A repeated rejection in the same words is not written, so there is no event that says so.
         """
-        words = self._put_aside_with(entry)
-        if words is None or entry.planned_at is None or now < entry.planned_at + PUT_ASIDE_SECONDS:
+        pod = self._put_aside_member(entry)
+        if pod is None or entry.planned_at is None or now < entry.planned_at + PUT_ASIDE_SECONDS:
             return None
-        entry.refused_by = words
+        entry.refused_by = pod.rejection
+        entry.refused.add(pod.uid)
+        entry.offered[pod.uid], entry.offered_at = frozenset(), now  # no node will do
         return plans.refused_by_scheduler(entry)
 
-    def _put_aside_with(self, entry: Entry) -> str | None:
-        """The words with which kube-scheduler put a planned, unheld member aside."""
+    def _put_aside_member(self, entry: Entry) -> Pod | None:
+        """A planned, unheld member that kube-scheduler has put aside in its own words."""
         members = self.world.members.get(entry.key, {})
         for slot in self.plans.ledger.of_group(entry.key):
             pod = members.get(PodUid(slot))
             if pod is None or not pod.rejection or pod.uid in self.plans.holds:
                 continue
             if not is_ours(pod.rejection):
-                return pod.rejection
+                return pod
         return None
 
     def startable(self, entry: Entry, expecting: bool = False) -> bool:
@@ -193,7 +197,7 @@ class Cycle:
 
     def refuse(self, entry: Entry, refusal: Refusal, now: float, keep: bool = False) -> None:
         """The group waits. Its plan is given up, unless it can start and only more members wait (`keep`)."""
-        if refusal.reason is Reason.SCHEDULER_REFUSED:
+        if refusal.reason is Reason.SCHEDULER_REFUSED and self.plans.ledger.of_group(entry.key):  # it was tried
             entry.retry_at = now + REFUSED_RETRY_SECONDS * 2 ** min(entry.times_refused, _REFUSED_DOUBLINGS)
             entry.times_refused += 1
             self.look_at(entry.key, entry.retry_at)
@@ -206,6 +210,14 @@ class Cycle:
         entry.refusal = refusal
         self._waiting[entry.key] = None
         self.count_waiting(entry)
+
+    def doubt_refusals(self, now: float) -> None:
+        """A node came or changed: what kube-scheduler refused before, it may accept now."""
+        for key in self._waiting:
+            entry = self.entries[key]
+            if entry.refusal is not None and entry.refusal.reason is Reason.SCHEDULER_REFUSED:
+                entry.offered.clear()
+                entry.retry_at = now
 
     def count_waiting(self, entry: Entry) -> None:
         """Bring the backlog's record of a group up to date."""
@@ -268,7 +280,7 @@ class Cycle:
     def lead(self, entry: Entry, now: float) -> None:
         """Bring kube-scheduler to the group's plan."""
         self.effects += self.plans.lead(entry, self.nominating, now)
-        if entry.planned_at is not None and self._put_aside_with(entry) is not None:
+        if entry.planned_at is not None and self._put_aside_member(entry) is not None:
             self.look_at(entry.key, entry.planned_at + PUT_ASIDE_SECONDS)
 
     @property

@@ -29,6 +29,8 @@ from extender.core.world import World
 
 #: a failed write is decided again after this time
 FAILED_RETRY_SECONDS = 1.0
+#: a group whose plans kube-scheduler refused so often is tried anew when it is time, not for each call
+_TRIED_AT_ONCE = 2
 #: a statement that could not be written is tried again after this time
 STATE_RETRY_SECONDS = 10.0
 #: of so many members of a group the offered lists are kept: each may name thousands of nodes
@@ -168,6 +170,7 @@ class Engine:
         if before is None or changes.node_facts(before) != changes.node_facts(event.node):
             self._cycle.suspects.add(event.node.name)
             self._cycle.grown = True
+            self._cycle.doubt_refusals(now)
 
     def _node_gone(self, event: messages.NodeGone, now: float) -> None:
         for reservation in self._plans.ledger.drop_node(event.name):
@@ -217,9 +220,11 @@ class Engine:
             entry.rejected.add(pod.uid)
 
     def _judge_now(self, entry: Entry, pod: Pod, offered: tuple[NodeName, ...], now: float) -> None:
-        if entry.refusal is not None and entry.refusal.reason is Reason.SCHEDULER_REFUSED:
+        if pod.uid in entry.refused:  # taken up again: the list says where its own checks let it go now
             self._offer(entry, pod.uid, offered, now)
-            entry.retry_at = now
+            # what keeps members from each other shows only when all are tried: soon no more for each call
+            if entry.key.lone or entry.times_refused < _TRIED_AT_ONCE:
+                entry.retry_at = now
         self._cycle.dirty[entry.key] = None
         self._cycle.run(now)
 
@@ -234,6 +239,7 @@ class Engine:
         node = self._cycle.planned(pod.uid)
         refused = node is not None and node not in offered
         if refused or not self._cycle.startable(entry, expecting=True):
+            entry.refused.add(pod.uid)
             self._cycle.refuse(entry, plans.refused_by_scheduler(entry), now)
         elif left is not None:
             self._cycle.refuse(entry, left, now, keep=True)
@@ -246,6 +252,7 @@ class Engine:
             return
         if not is_ours(pod.rejection):
             entry.refused_by = pod.rejection
+            entry.refused.add(pod.uid)
             self._offer(entry, pod.uid, (), now)
             self._cycle.refuse(entry, plans.refused_by_scheduler(entry), now)
         elif pod.uid not in entry.woken:

@@ -64,14 +64,22 @@ class Entry:
     #: nothing is written to the group's object before this time
     state_after: float = 0.0
     refused_at: float = 0.0
-    #: how often kube-scheduler refused its plans since a member was bound
+    #: how often kube-scheduler refused its plans since a member was bound, and on whose account
     times_refused: int = 0
+    refused: set[PodUid] = field(default_factory=set)
+
+    def forget_lists(self) -> None:
+        """Offered lists grow old. That no node at all would do stays true until kube-scheduler offers one: it looks
+        again by itself when that may have changed, and says nothing when the outcome is the same."""
+        self.offered = {uid: nodes for uid, nodes in self.offered.items() if not nodes}
+        if not self.offered:
+            self.refused_by = ""
 
     def forget(self, uid: PodUid) -> None:
         """The member needs no leading any more."""
         for notes in (self.offered, self.led, self.nominated):
             notes.pop(uid, None)
-        for members in (self.rejected, self.woken, self.passed):
+        for members in (self.rejected, self.woken, self.passed, self.refused):
             members.discard(uid)
 
 

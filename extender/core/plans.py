@@ -72,6 +72,16 @@ class Plans:
         self._freed |= any(r.expected for r in before)
         return outcome
 
+    def refusal_anywhere(self, entry: Entry, room: Room, now: float) -> Refusal | None:
+        """Why the group has no place in this room even if the lists offered to its members are left aside."""
+        lists, entry.offered = entry.offered, {}
+        wish = planning.wish_of(self._world, self.ledger, entry, now)
+        entry.offered = lists
+        outcome = planning.fulfil(wish, room.copy()) if isinstance(wish, Wish) else wish
+        if isinstance(outcome, Plan):
+            return None if outcome.places else outcome.left
+        return outcome
+
     def move(self, entry: Entry, pod: Pod, room: Room) -> bool:
         """Plan one member anew within the nodes offered to it, beside its siblings; False if impossible."""
         old = self.ledger.release(Slot(pod.uid))
@@ -258,7 +268,7 @@ class Plans:
 
 def refused_by_scheduler(entry: Entry) -> Refusal:
     """The refusal of a plan that kube-scheduler's own checks turned down, with its words."""
-    detail: tuple[tuple[str, str | int], ...] = (("members", len(entry.offered)),)
+    detail: tuple[tuple[str, str | int], ...] = (("members", len(entry.refused)),)
     if entry.refused_by:
         detail += (("message", entry.refused_by[:300]),)
     return Refusal(Reason.SCHEDULER_REFUSED, detail)

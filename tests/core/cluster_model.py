@@ -41,6 +41,10 @@ class Cluster:
         self.aside: dict[PodUid, None] = {}
         self.rejected: dict[PodUid, None] = {}
         self.bindings = 0
+        #: nodes that kube-scheduler keeps a pod off for reasons that the engine does not model
+        self.conflicts: dict[PodUid, frozenset[NodeName]] = {}
+        #: filter calls are answered before the engine has come to judge them
+        self.late = False
         self.restart()
 
     # --- the engine -----------------------------------------------------------------------------
@@ -149,6 +153,8 @@ class Cluster:
         node = self.truth.node(name)
         if node is None or node.unschedulable or not node.ready:
             return False
+        if not foreign and name in self.conflicts.get(pod.uid, ()):
+            return False
         free = dict(node.allocatable)
         there = list(self.truth.on_node.get(name, {}).values())
         if not foreign:
@@ -218,6 +224,9 @@ class Cluster:
         answer: object = verbs.filter_known(self.engine.view, pod.uid, offered)
         if isinstance(answer, verbs.Reject):
             self.watch.append(messages.FilterRejected(pod.uid))
+        elif isinstance(answer, verbs.Ask) and self.late:
+            self.watch.append(messages.FilterCalled(pod, offered))
+            answer = verbs.filter_judged(self.engine.view, pod.uid, offered)
         elif isinstance(answer, verbs.Ask):
             self.tell(messages.FilterCalled(pod, offered), messages.Tick())
             answer = verbs.filter_judged(self.engine.view, pod.uid, offered)

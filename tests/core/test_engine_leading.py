@@ -230,6 +230,18 @@ def test_a_call_held_on_another_node_is_withdrawn_when(required: str | None, cor
     assert engine.node(pod) == planned
 
 
+def test_a_call_that_comes_again_for_another_node_is_looked_at_again() -> None:
+    nodes = [gpu_node(f"gpu-{n}", labels={"rack": f"r{n}"}) for n in range(2)]
+    pod = make_pod("a-0", ONE, group="a")
+    engine = Driver(*nodes, make_group("a", 1, topology_required="rack"), pod)
+    engine.tick()
+    planned = engine.node(pod) or ""
+    other = ({"gpu-0", "gpu-1"} - {planned}).pop()
+    assert engine.held({pod: planned}) == []
+    assert engine.held({pod: other}) == [withdraw(pod)]
+    assert engine.node(pod) == planned
+
+
 def test_calls_of_lone_pods_and_of_pods_unknown_are_the_gates_matter() -> None:
     engine = Driver(gpu_node())
     assert engine.held({make_pod("one", ONE): "gpu-0", make_pod("a-0", ONE, group="a"): "gpu-0"}) == []

@@ -138,7 +138,8 @@ def test_a_plan_that_no_offered_node_can_carry_is_revoked_and_tried_again() -> N
     assert verbs.filter_judged(engine.engine.view, pods[0].uid, ["gpu-9"]) == verbs.Reject(
         explain.TEXT[Reason.SCHEDULER_REFUSED]
     )
-    assert engine.tick(REFUSED_RETRY_SECONDS / 2) == []
+    (statement,) = engine.tick(REFUSED_RETRY_SECONDS / 2)
+    assert isinstance(statement, messages.StateGroup)
     assert engine.reserved == 0
     engine.gone(taken)
     effects = [e for e in engine.tick(REFUSED_RETRY_SECONDS / 2) if not isinstance(e, messages.StateGroup)]
@@ -302,15 +303,53 @@ def test_room_is_not_blocked_for_ever_by_a_pod_that_kube_scheduler_does_not_take
     engine.tick()
     assert engine.node(other) == "gpu-0"
     engine.gone(other)
-    # planned again, woken, and rejected in the same words: nothing is written, so nothing is seen
+    # that no node would do is believed until kube-scheduler offers one
     engine.ticks(OFFERED_SECONDS + 4 * REFUSED_RETRY_SECONDS)
+    assert engine.reserved == 0
+    engine.call(pods[0], ["gpu-0"])
+    # planned again, and rejected once more in the same words: nothing is written, so nothing is seen
     assert engine.node(pods[0]) == "gpu-0"
     last = make_pod("last", {GPU: 8}, created=10.0)
     engine.see(last)
     engine.tick()
     assert engine.reason(last) is Reason.RESOURCES
-    engine.ticks(PUT_ASIDE_SECONDS)
+    engine.ticks(PUT_ASIDE_SECONDS + 1)
     assert engine.nodes([pods[0], last]) == [None, "gpu-0"]
+
+
+def test_a_new_node_lets_a_refused_group_try_again_at_once() -> None:
+    engine, pods = planned(count=2, nodes=2)
+    engine.see(replace(pods[0], rejection=OWN_CHECKS))
+    engine.tick()
+    assert engine.reserved == 0
+    engine.see(gpu_node("gpu-2"))
+    engine.tick()
+    assert engine.reserved == 2
+
+
+def test_a_gang_refused_twice_is_tried_when_it_is_time_and_not_for_each_call() -> None:
+    """Members that keep each other away are accepted one by one, and refused when all of them are tried."""
+    engine, pods = planned(count=2, nodes=2)
+    for number in range(4):
+        engine.see(replace(pods[0], rejection=f"{OWN_CHECKS} {number}"))
+        engine.tick()
+        assert engine.reserved == 0
+        engine.call(pods[0], ["gpu-0", "gpu-1"])
+        if number > 0:
+            assert engine.reserved == 0
+            assert engine.reason(TRAIN) is Reason.SCHEDULER_REFUSED
+            engine.ticks(REFUSED_RETRY_SECONDS * 2**number)
+        assert engine.reserved == 2
+
+
+def test_room_that_only_the_offered_lists_forbid_is_not_called_insufficient() -> None:
+    engine, pods = planned(count=2, nodes=2)
+    engine.see(gpu_node("gpu-9"), filled(gpu_node("gpu-9")))
+    engine.tick()
+    engine.call(pods[0], ["gpu-9"])
+    engine.ticks(2 * REFUSED_RETRY_SECONDS)
+    assert engine.reason(TRAIN) is Reason.SCHEDULER_REFUSED
+    assert engine.reserved == 0
 
 
 def test_retries_of_a_refused_plan_become_rare() -> None:
@@ -327,3 +366,16 @@ def test_offered_lists_are_kept_of_some_members_only() -> None:
     for pod in more:
         engine.call(pod, ["gpu-0"])
     assert len(engine.entry(TRAIN).offered) <= 64
+
+
+def test_a_woken_pod_that_is_turned_away_once_more_is_woken_once_more() -> None:
+    foreign = builders.bound(make_pod("foreign", ONE, scheduler="default-scheduler"), "gpu-0")
+    pod = make_pod("one", {GPU: 8})
+    engine = Driver(gpu_node("gpu-0"), foreign, pod)
+    engine.call(pod, ["gpu-0"])
+    engine.see(gpu_node("gpu-1"))
+    assert wakes([pod], engine.now)[0] in engine.tick()
+    nominated = replace(pod, nominated=gpu_node("gpu-0").name)
+    engine.call(nominated, ["gpu-0"])  # taken for the pass of its nomination, but no full list followed
+    rejected = replace(pod, rejection=f"0/2 nodes are available: 2 {explain.TEXT[Reason.HELD_ELSEWHERE]}.")
+    assert engine.see(rejected) == wakes([pod], engine.now)

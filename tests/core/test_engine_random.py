@@ -109,6 +109,12 @@ class Machine(RuleBasedStateMachine):
         pods = [p for p in self.cluster.truth.pods.values() if all(getattr(p, k) == v for k, v in flags.items())]
         return data.draw(st.sampled_from(pods)) if pods else None
 
+    @rule(data=st.data(), names=st.sampled_from((NODES[:1], NODES[:2], NODES)))
+    def volume_stands_elsewhere(self, data: st.DataObject, names: tuple[str, ...]) -> None:
+        pod = self._pick(data, waiting=True)
+        if pod is not None:
+            self.cluster.conflicts[pod.uid] = frozenset(map(NodeName, names))
+
     @rule(data=st.data())
     def pod_deleted(self, data: st.DataObject) -> None:
         pod = self._pick(data)
@@ -171,9 +177,11 @@ class Machine(RuleBasedStateMachine):
     def effects_done(self, number: int, outcome: str) -> None:
         self.cluster.carry_out(number, outcome, lost=outcome == "lost")
 
-    @rule(number=st.integers(1, 5))
-    def scheduler_works(self, number: int) -> None:
+    @rule(number=st.integers(1, 5), late=st.booleans())
+    def scheduler_works(self, number: int, late: bool) -> None:
+        self.cluster.late = late
         self.cluster.schedule(number)
+        self.cluster.late = False
 
     @rule()
     def gate_releases(self) -> None:
@@ -252,6 +260,11 @@ def at_rest(cluster: Cluster) -> None:
     for key, entry in engine.entries.items():
         if entry.refusal is None:
             continue
+        members = engine.world.members[key].values()
+        strays += sum(1 for p in members if standing(p) is Standing.WAITING and not p.queue_gated)
+        if entry.refusal.reason is Reason.SCHEDULER_REFUSED:
+            assert any(pod.uid in cluster.conflicts for pod in members), f"{key} was refused by nobody"
+            continue
         wish = planning.wish_of(engine.world, Ledger(engine.world.nodes), entry, cluster.now)
         if isinstance(wish, planning.Wish):
             outcome = planning.fulfil(wish, Room(room.snapshot))
@@ -260,8 +273,6 @@ def at_rest(cluster: Cluster) -> None:
         else:
             assert isinstance(wish, Refusal)
             assert wish.reason is entry.refusal.reason, f"{key} waits for {entry.refusal}, not {wish}"
-        members = engine.world.members[key].values()
-        strays += sum(1 for p in members if standing(p) is Standing.WAITING and not p.queue_gated)
     assert engine.backlog.strays.total() == strays
     reasons = [entry.refusal.reason for entry in engine.entries.values() if entry.refusal]
     waits_for_room = any(reason in FOR_ROOM for reason in reasons)
