@@ -37,6 +37,8 @@ def running(cluster: local.LocalCluster, rendered: manifests.Manifests, system: 
     if system == shapes.MUSTER:
         with muster.Replica(cluster, rendered, muster.ReplicaOptions(qps=QPS, burst=BURST)) as replica:
             replica.wait_active()
+            # the API server compiles an admission policy when it is first met: seconds of its CPU, once
+            rendered.wait_gating(cluster)
             yield
         return
     flags = [NATIVE_GATES] if system == shapes.NATIVE else []

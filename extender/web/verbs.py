@@ -86,12 +86,12 @@ class Verbs:
         uid = PodUid(objects.metadata(args.pod, "uid")["uid"])
         answer: verbs.Accept | verbs.Reject | verbs.Fail | verbs.Ask
         answer = verbs.filter_known(self._engine.view, uid, args.offered)
-        if isinstance(answer, verbs.Reject):
-            self._owner.post(messages.FilterRejected(uid))
-        elif isinstance(answer, verbs.Ask):
+        if isinstance(answer, verbs.Ask):
             awaited = True
             await self._judge(args)
             answer = verbs.filter_judged(self._engine.view, uid, args.offered)
+        if isinstance(answer, verbs.Reject):
+            self._owner.post(messages.FilterRejected(uid))
         return *_encoded(args, answer), awaited
 
     async def _become_active(self) -> bool:

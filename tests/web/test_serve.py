@@ -216,6 +216,13 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_fault_of_our
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
+async def test_a_head_that_promises_too_much_is_answered_before_the_body_comes(client):
+    reader, writer = await asyncio.open_connection("127.0.0.1", client._base_url.port)
+    writer.write(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000000\r\n\r\n")
+    assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
+    writer.close()
+
+
 async def test_debug_pages_are_shown_to_this_host(client):
     async with client.get("/debug/state") as answer:
         assert await answer.json() == {"pods": 3}
