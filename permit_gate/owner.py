@@ -26,7 +26,7 @@ LOG = logs.Log(__name__)
 _TURN = 100
 TICK_SECONDS = 0.25
 #: bindings under way at once: more only queue up inside the API server
-BINDINGS = 64
+BINDINGS = 32
 #: other calls to the API server under way at once
 OTHER_CALLS = 16
 

@@ -32,6 +32,9 @@ class Source(StrEnum):
     MUSTER = "muster"  # label muster.dev/pod-group
     POD = "pod"  # no mark: the pod alone; name is the pod's uid
 
+    # Enum's own hash is a Python function, and group keys are looked up for every event
+    __hash__ = str.__hash__
+
 
 class GroupKey(NamedTuple):
     """Identity of a pod group; for lone pods `name` is the pod's uid, so that names may be reused."""

@@ -31,6 +31,9 @@ class Standing(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
 
+    # Enum's own hash is a Python function, and members are counted for every event
+    __hash__ = str.__hash__
+
 
 def standing(pod: Pod) -> Standing:
     """Where a pod stands; exactly one answer for each pod."""
@@ -75,11 +78,27 @@ class Tally:
         """Count a pod out; it must have been counted in, in the same state."""
         self._move(pod, -1)
 
+    def replace(self, before: Pod, pod: Pod) -> bool:
+        """Count a pod's newer state instead of its older one; True when what its group needs may have changed."""
+        self._place(before, -1)
+        self._place(pod, 1)
+        if _says(before) == _says(pod):
+            return False
+        self._hear(before, -1)
+        self._hear(pod, 1)
+        return True
+
     def _move(self, pod: Pod, by: int) -> None:
+        self._place(pod, by)
+        self._hear(pod, by)
+
+    def _place(self, pod: Pod, by: int) -> None:
         where = standing(pod)
         _step(self._count, (pod.task, where), by)
         _step(self._total, where, by)
         self.gated += by * (where is Standing.WAITING and pod.queue_gated)
+
+    def _hear(self, pod: Pod, by: int) -> None:
         if pod.ours and not pod.ended and not pod.terminating:
             _step(self.queues, pod.queue, by)
             _step(self.priorities, pod.priority, by)
@@ -97,6 +116,12 @@ class Tally:
     def tasks(self) -> set[TaskName]:
         """Tasks that have members."""
         return {task for task, _ in self._count}
+
+
+def _says(pod: Pod) -> tuple[object, ...]:
+    """What the pod says of its group, as long as it counts."""
+    counts = pod.ours and not pod.ended and not pod.terminating
+    return (counts, pod.queue, pod.priority, pod.declared, pod.problems)
 
 
 def _step(counter: Counter[K], key: K, by: int) -> None:

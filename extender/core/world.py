@@ -168,11 +168,16 @@ class World:
         if pod.uid in self._gone:
             return
         before = self.pods.get(pod.uid)
+        self.pods[pod.uid] = pod
+        if before is None:
+            self._join(pod)
+        elif before.group == pod.group:
+            self._renew(before, pod)
+        else:
+            self._leave(before)
+            self._join(pod)
         if before is not None:
             self._uncount(before)
-            self._leave(before)
-        self.pods[pod.uid] = pod
-        self._join(pod)
         self._count(pod)
 
     def _pod_gone(self, event: messages.PodGone) -> None:
@@ -192,6 +197,11 @@ class World:
             self.tallies[pod.group] = Tally()
         siblings[pod.uid] = pod
         self.tallies[pod.group].add(pod)
+
+    def _renew(self, before: Pod, pod: Pod) -> None:
+        self.members[pod.group][pod.uid] = pod
+        if self.tallies[pod.group].replace(before, pod):
+            self._needs.pop(pod.group, None)
 
     def _leave(self, pod: Pod) -> None:
         self._needs.pop(pod.group, None)

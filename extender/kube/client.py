@@ -29,7 +29,7 @@ CONNECT_SECONDS = 10.0
 QUEUE_SECONDS = 20.0
 #: Measured with 500 binds at once over TLS on 2 busy cores, no connection open yet: 64 connections cost 0.7 s of
 #: our CPU; 256 cost 1.2 to 1.9 s for the handshakes, and once a third of the binds ran into their time limit.
-WRITE_CONNECTIONS = 64
+WRITE_CONNECTIONS = 32
 READ_CONNECTIONS = 32
 #: below the 90 s after which the API server closes idle connections; a gang finds warm ones
 KEEPALIVE_SECONDS = 60.0

@@ -63,20 +63,22 @@ class ApiMetrics:
             buckets=LAG_SECONDS,
             registry=registry,
         )
+        #: children by label values: looking one up costs more than counting
+        self._child = functools.cache(lambda family, *values: family.labels(*values))
         #: resource -> when its newest event was handed on, by the monotonic clock
         self._handed_on: dict[str, float] = {}
 
     def request_done(self, verb: str, resource: str, status: str, seconds: float) -> None:
         """One call ended; `status` is the HTTP status or the kind of the failure."""
-        self._requests.labels(verb, resource, status).inc()
+        self._child(self._requests, verb, resource, status).inc()
         if not status.startswith("2"):
             self._errors.labels(verb, resource, status).inc()
         if verb != "WATCH":
-            self._seconds.labels(verb, resource).observe(seconds)
+            self._child(self._seconds, verb, resource).observe(seconds)
 
     def watch_event(self, resource: str, lag_seconds: float) -> None:
         """One event is handed on, so long after its bytes were taken from the connection."""
-        self._watch_lag.labels(resource).set(lag_seconds)
+        self._child(self._watch_lag, resource).set(lag_seconds)
         if resource not in self._handed_on:
             self._watch_age.labels(resource).set_function(functools.partial(self._age, resource))
         self._handed_on[resource] = time.monotonic()

@@ -4,6 +4,7 @@ Takes: durations in seconds, counts, words of closed sets. Gives: a registry for
 for decisions, know HTTP, or grow with the number of pods and groups.
 """
 
+import functools
 from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -50,6 +51,8 @@ class ExtenderMetrics:
         self.api = api_metrics.ApiMetrics(self.registry)
         verb = _Histograms(self.registry)
         self._verb = verb.of("muster_extender_verb_seconds", "Answering the scheduler.", ("verb", "outcome"))
+        #: children by label values: looking one up costs more than counting
+        self._verb_child = functools.cache(self._verb.labels)
         self._awaited = verb.of(
             "muster_extender_filter_awaited_seconds", "Filter calls that awaited a cycle, not counted above."
         )
@@ -84,7 +87,7 @@ class ExtenderMetrics:
 
     def verb(self, verb: str, outcome: str, seconds: float) -> None:
         """A call of the scheduler is answered from the view."""
-        self._verb.labels(labels.closed(verb, VERBS), labels.closed(outcome, VERB_OUTCOMES)).observe(seconds)
+        self._verb_child(labels.closed(verb, VERBS), labels.closed(outcome, VERB_OUTCOMES)).observe(seconds)
 
     def filter_awaited(self, seconds: float) -> None:
         """A filter call is answered that had to await a cycle."""
@@ -138,6 +141,9 @@ class GateMetrics:
         self._bind_outcomes = Counter(
             "muster_gate_binds", "Answers to bind calls, by outcome.", ("outcome",), registry=self.registry
         )
+        #: children by label values: looking one up costs more than counting
+        self._bind_child = functools.cache(self._binds.labels)
+        self._bind_outcome_child = functools.cache(self._bind_outcomes.labels)
         self._release = _Histograms(self.registry).of(
             "muster_gate_release_seconds", "From the decision to release a round to its last binding."
         )
@@ -157,8 +163,8 @@ class GateMetrics:
     def bind_answered(self, outcome: str, seconds: float) -> None:
         """A bind call is answered, so long after it came."""
         word = labels.closed(outcome, BIND_OUTCOMES)
-        self._bind_outcomes.labels(word).inc()
-        self._binds.labels(word).observe(seconds)
+        self._bind_outcome_child(word).inc()
+        self._bind_child(word).observe(seconds)
 
     def released(self, seconds: float) -> None:
         """The last binding of a release is written."""

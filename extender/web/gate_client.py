@@ -6,6 +6,7 @@ Takes the gate's base URL, gives values; must not decide. The gate may be away: 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import aiohttp
@@ -18,8 +19,9 @@ from extender.wire.extender_v1 import WireError
 
 #: the gate answers at the latest after this time, changed or not
 WAIT_SECONDS = 20
-#: two answers are at least so far apart: a gang of a thousand changes the list a thousand times
-PACE_SECONDS = 0.1
+#: two answers are at least so far apart, as a gang of a thousand changes the list a thousand times; but for
+#: one that we caused ourselves
+PACE_SECONDS = 0.5
 RETRY_SECONDS = 0.5
 _FAILURES = (aiohttp.ClientError, TimeoutError, WireError)
 
@@ -30,6 +32,7 @@ class GateClient:
     def __init__(self, session: aiohttp.ClientSession, base: str) -> None:
         self._session = session
         self._base = base.rstrip("/")
+        self._withdrew = asyncio.Event()
 
     async def follow_holds(self, seen: Callable[[messages.HoldsSeen], None]) -> None:
         """Tell of the held calls, now and at each change, for ever; none are held while the gate is away."""
@@ -46,7 +49,10 @@ class GateClient:
             if answer.sequence != sequence:
                 seen(messages.HoldsSeen(answer.holds))
                 sequence = answer.sequence
-            await asyncio.sleep(PACE_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PACE_SECONDS):
+                    await self._withdrew.wait()
+            self._withdrew.clear()
 
     async def withdraw(self, uids: tuple[PodUid, ...]) -> None:
         """Have the gate answer these held calls with an error."""
@@ -54,6 +60,7 @@ class GateClient:
         try:
             async with self._session.post(f"{self._base}/withdraw", data=body) as response:
                 records.decode_withdrawn(await response.read())
+                self._withdrew.set()
         except _FAILURES as error:
             raise Transient(f"permit gate: {type(error).__name__}") from error
 
