@@ -35,6 +35,9 @@ class ApiServer:
         self.may_bind = asyncio.Event()
         self.may_bind.set()
         self._version = 0
+        self._told: dict[str, list[tuple[int, bytes]]] = collections.defaultdict(list)
+        #: everything told, with its version
+        self._told: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
         self._watches: dict[str, list[asyncio.Queue[bytes | None]]] = defaultdict(list)
 
     def put(self, path: str, content: dict[str, Any], tell: bool = True) -> None:
@@ -62,6 +65,7 @@ class ApiServer:
 
     def _tell(self, path: str, kind: str, content: dict[str, Any]) -> None:
         line = json.dumps({"type": kind, "object": content}).encode() + b"\n"
+        self._told[path].append((self._version, line))
         for queue in self._watches[path]:
             queue.put_nowait(line)
 
@@ -91,6 +95,11 @@ class ApiServer:
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        # what happened between the list and the watch comes first, as with the real one
+        since = int(request.query.get("resourceVersion") or 0)
+        for version, line in self._told[request.path]:
+            if version > since:
+                queue.put_nowait(line)
         self._watches[request.path].append(queue)
         response = web.StreamResponse()
         await response.prepare(request)
