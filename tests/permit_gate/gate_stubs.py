@@ -35,7 +35,6 @@ class ApiServer:
         self.may_bind = asyncio.Event()
         self.may_bind.set()
         self._version = 0
-        self._told: dict[str, list[tuple[int, bytes]]] = collections.defaultdict(list)
         #: everything told, with its version
         self._told: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
         self._watches: dict[str, list[asyncio.Queue[bytes | None]]] = defaultdict(list)
