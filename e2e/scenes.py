@@ -6,7 +6,6 @@ decide what is right: it asks, the tests judge.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,9 +13,9 @@ from e2e import kube, objects, waiting
 from e2e.cluster.muster import Replica
 
 Object = dict[str, Any]
-#: what the issue allows from the moment there is room to the last binding (see `paced`)
+#: what the issue allows from the moment there is room to the last binding
 STARTS_WITHIN = 2.0
-#: what the issue allows until a call that must be answered is (see `paced`)
+#: what the issue allows until a call that must be answered is
 ANSWERED_WITHIN = 1.0
 #: for everything that no promise is about, on a busy machine
 SOON = 20.0
@@ -133,13 +132,13 @@ class Scene:
 
     def wait_started(self, group: str, count: int) -> dict[str, str]:
         """Wait until so many are bound, as soon as a gang must start once nothing is in its way."""
-        return self.wait_bound(group, count, paced(STARTS_WITHIN))
+        return self.wait_bound(group, count, STARTS_WITHIN)
 
     def wait_answered(self, uids: Iterable[str], deadline: float = ANSWERED_WITHIN) -> None:
         """Wait until the gate holds no call of these pods any more, as soon as a call must be answered."""
         asked = set(uids)
         waiting.wait_for(
-            lambda: asked & self.held_uids(), paced(deadline), "these calls are answered", until=lambda left: not left
+            lambda: asked & self.held_uids(), deadline, "these calls are answered", until=lambda left: not left
         )
 
     def wait_says(self, name: str, reason: str, source: str = "muster", deadline: float = SOON) -> str:
@@ -194,12 +193,6 @@ class Scene:
 def uids(pods: Iterable[Object]) -> set[str]:
     """The uids of these pods."""
     return {one["metadata"]["uid"] for one in pods}
-
-
-def paced(seconds: float) -> float:
-    """A promised time, which is for a machine that is ours: up to four times as long where others use it too."""
-    crowd = os.getloadavg()[0] / (os.cpu_count() or 1)
-    return seconds * min(max(1.0, crowd), 4.0)
 
 
 def _native_message(condition: Object) -> str:

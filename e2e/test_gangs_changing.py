@@ -14,7 +14,7 @@ import pytest
 
 from e2e import kube, objects, waiting
 from e2e.cluster.muster import Replica
-from e2e.scenes import EXPECTED, SOON, Scene, paced, uids
+from e2e.scenes import ANSWERED_WITHIN, EXPECTED, SOON, Scene, uids
 
 MakeNodes = Callable[..., list[str]]
 SOURCES = ["muster", "native", "scheduler-plugins", "volcano"]
@@ -92,7 +92,7 @@ def test_when_the_node_of_a_held_member_is(scene: Scene, make_nodes: MakeNodes, 
         scene.kube.delete("nodes", lost)
     else:
         scene.kube.patch("nodes", lost, {"spec": {"unschedulable": True}})
-    waiting.wait_for(scene.held, paced(1), "its call is answered", until=lambda held: lost not in held.values())
+    waiting.wait_for(scene.held, ANSWERED_WITHIN, "its call is answered", until=lambda held: lost not in held.values())
     after = {hold["uid"]: hold["node"] for hold in scene.replica.holds()["holds"]}
     kept = {uid: node for uid, node in before.items() if node != lost}
     assert kept.items() <= after.items()
@@ -234,7 +234,7 @@ def test_when_a_quota_refuses_siblings_all_calls_are_answered_the_room_is_freed_
     elsewhere.group("other", 4)
     elsewhere.gang("other", 4)
     elsewhere.wait_says("other", "InsufficientResources", deadline=EXPECTED / 2)
-    scene.wait_says("g", "WaitingForMembers", deadline=EXPECTED + paced(3))
+    scene.wait_says("g", "WaitingForMembers", deadline=EXPECTED + 5)
     scene.wait_answered(held)
     assert scene.bound("g") == {}
     elsewhere.wait_started("other", 4)

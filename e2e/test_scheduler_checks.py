@@ -14,7 +14,7 @@ import pytest
 
 from e2e import kube, objects, waiting
 from e2e.cluster.muster import Replica
-from e2e.scenes import SOON, Scene, paced
+from e2e.scenes import SOON, Scene
 
 MakeNodes = Callable[..., list[str]]
 Object = dict[str, Any]
@@ -147,7 +147,7 @@ def wait_refused(scene: Scene, text: str, reason: str = "RefusedByScheduler") ->
         until=lambda said: said[0] == reason and text in said[1],
     )
     assert scene.bound("g") == {}
-    waiting.wait_for(lambda: scene.held("g"), paced(2), "no member is held", until=lambda held: not held)
+    waiting.wait_for(lambda: scene.held("g"), SOON, "no member is held", until=lambda held: not held)
 
 
 # -- members that keep each other away

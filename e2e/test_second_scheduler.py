@@ -109,7 +109,7 @@ class Bindings:
         elif total > GPUS:
             ago = now - self._theirs_at.get(node, 0.0)
             self.over.append(f"{name} on {node}: {total} of {GPUS}, {ago:.3f} s after the last of the others")
-            if ago > scenes.paced(RACE_SECONDS):
+            if ago > RACE_SECONDS:
                 self.guilty.append(self.over[-1])
 
 

@@ -206,7 +206,7 @@ def test_two_thousand_gated_pods_stop_nobody_else(
         create(kube, others)
         waiting.wait_for(
             lambda: kube.list("pods", namespace, fields="spec.nodeName!="),
-            scenes.paced(15),
+            30,
             "all of the others are bound",
             until=lambda found: len(found) == len(others),
         )

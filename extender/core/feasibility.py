@@ -169,10 +169,12 @@ class Feasibility:
 
     def at(self, world: World) -> Facts:
         """The facts as they are now; the same object as before when nothing changed."""
-        touched = world.nodes.touched
-        if self._read < len(touched):
-            self._facts = self._facts.after(tuple(world.nodes.nodes), touched[self._read :])
-            self._read = len(touched)
+        nodes = world.nodes
+        end, start = nodes.touched_before + len(nodes.touched), self._read - nodes.touched_before
+        if self._read < end:
+            rows = nodes.touched[start:] if start >= 0 else range(len(nodes.nodes))
+            self._facts = self._facts.after(tuple(nodes.nodes), rows)
+            self._read = end
         if world.topologies != self._topologies:
             self._topologies = dict(world.topologies)
             self._facts = self._facts.under(Levels(self._topologies.values()))

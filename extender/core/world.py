@@ -22,6 +22,8 @@ from extender.core.resources import Columns, Row
 
 #: uids of deleted pods that are remembered, so that a late message does not bring one back
 _REMEMBERED_GONE = 20_000
+#: entries of the log of touched rows that are kept at least
+_TOUCHES_KEPT = 10_000
 
 
 class NodeTable:
@@ -37,6 +39,8 @@ class NodeTable:
         self.nodes: list[Node | None] = []
         #: grows by one row number whenever what constraints look at changed (labels, taints, readiness)
         self.touched: list[int] = []
+        #: how many of the oldest entries of `touched` were dropped: labels with timestamps touch nodes for ever
+        self.touched_before = 0
         self.allocatable = np.zeros((64, 8), dtype=np.int64)
         self.used = np.zeros((64, 8), dtype=np.int64)
         self._free_rows: list[int] = []
@@ -50,7 +54,7 @@ class NodeTable:
         self.nodes[row] = node
         self._set_allocatable(row, self.columns.row(node.allocatable))
         if before is None or _placement_facts(before) != _placement_facts(node):
-            self.touched.append(row)
+            self._touch(row)
 
     def drop(self, name: NodeName) -> None:
         """Forget a node; its row is zeroed and may be reused."""
@@ -61,7 +65,13 @@ class NodeTable:
         self.allocatable[row] = 0
         self.used[row] = 0
         self._free_rows.append(row)
+        self._touch(row)
+
+    def _touch(self, row: int) -> None:
         self.touched.append(row)
+        if len(self.touched) >= 2 * _TOUCHES_KEPT:
+            del self.touched[:_TOUCHES_KEPT]
+            self.touched_before += _TOUCHES_KEPT
 
     def add_used(self, name: NodeName | None, request: Row, sign: int) -> None:
         """Count a request on a node (sign 1) or take it off (sign -1); unknown nodes are ignored."""

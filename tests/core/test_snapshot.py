@@ -333,3 +333,17 @@ def test_rooms_share_nothing_with_the_world() -> None:
     room = Room(Snapshot.take(world, Feasibility()))
     room.take(0, room.snapshot.want(make_shape()).request)
     assert world.nodes.used[0].sum() == 0
+
+
+def test_a_reader_that_fell_behind_the_log_of_touched_rows_reads_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("extender.core.world._TOUCHES_KEPT", 2)
+    world, feasibility = World(), Feasibility()
+    for number in range(3):
+        world.apply(messages.NodeSeen(make_node(f"n{number}")))
+    everywhere = Constraints()
+    assert feasibility.at(world).mask(everywhere).sum() == 3
+    world.apply(messages.NodeSeen(make_node("n0", unschedulable=True)))
+    for flip in range(9):
+        world.apply(messages.NodeSeen(make_node("n1", labels={"stamp": str(flip)})))
+    assert len(world.nodes.touched) < 4
+    assert feasibility.at(world).mask(everywhere).sum() == 2
