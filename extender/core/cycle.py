@@ -91,8 +91,13 @@ class Cycle:
         found = [self.entries[key] for key in self.dirty if key in self.entries]
         self.dirty.clear()
         if len(found) > 1:
-            found.sort(key=lambda e: ordering.order_key(e.key, self._priority(e.key), e.arrival))
+            found.sort(key=self._order_key)
         return found
+
+    def _order_key(self, entry: Entry) -> ordering.OrderKey:
+        tally = self.world.tallies.get(entry.key)
+        gated = tally is not None and 0 < tally.gated == tally.count(Standing.WAITING)
+        return ordering.order_key(entry.key, self._priority(entry.key), entry.arrival, gated)
 
     def _priority(self, key: GroupKey) -> int:
         tally = self.world.tallies.get(key)
