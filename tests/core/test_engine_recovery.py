@@ -155,8 +155,8 @@ def test_a_clearing_of_an_earlier_term_that_fails_is_tried_again_in_the_next() -
 
 
 def test_of_groups_of_one_second_the_one_that_was_let_go_before_keeps_its_room() -> None:
-    let_go = make_pods(8, request=ONE, group="z-let-go")
-    behind = gated(make_pods(8, request=ONE, group="a-gated"))
+    let_go = make_pods(8, "z", request=ONE, group="z-let-go")
+    behind = gated(make_pods(8, "a", request=ONE, group="a-gated"))
     groups = (make_group("z-let-go", 8), make_group("a-gated", 8))
     engine = waking_up(gpu_node(), *groups, *let_go, *behind)
     engine.send(messages.ActivityChanged(True), messages.Tick())
