@@ -13,8 +13,6 @@ import socket
 import time
 from collections.abc import Sequence
 
-import aiohttp
-
 from extender import settings
 from extender.core import messages
 from extender.core.activity import Activity
@@ -27,7 +25,7 @@ from extender.runtime.leadership import Leadership
 from extender.runtime.owner import Owner
 from extender.telemetry import logs
 from extender.telemetry.metrics import ExtenderMetrics
-from extender.web import serve
+from extender.web import serve, tls
 from extender.web.gate_client import GateClient
 from extender.web.verbs import BODY_LIMIT, Verbs
 from extender.wire import objects
@@ -55,7 +53,7 @@ async def _serve(told: settings.ExtenderSettings) -> None:
         api = await stack.enter_async_context(
             client.connect(cluster.kubeconfig, cluster.context, component="muster-extender", observer=metrics.api)
         )
-        session = await stack.enter_async_context(aiohttp.ClientSession())
+        session = await stack.enter_async_context(tls.client_session(told.tls))
         parts = _Process(told, metrics, api, GateClient(session, told.gate))
         app = serve.application(
             [*parts.verbs.routes(), *serve.health_routes(parts.not_ready, metrics.registry)],

@@ -64,18 +64,13 @@ async def running(told: settings.GateSettings) -> AsyncIterator[tuple[int, tasks
         api = await stack.enter_async_context(
             client.connect(cluster.kubeconfig, cluster.context, component="muster-permit-gate", observer=metrics.api)
         )
-        session = await stack.enter_async_context(_session(told.tls))
+        session = await stack.enter_async_context(tls.client_session(told.tls))
         parts = Process(told, metrics, api, session)
         # left in the opposite order: the tasks live until the last call is answered
         eternal = await stack.enter_async_context(tasks.Tasks())
         port = await stack.enter_async_context(serve.serve(parts.app, told.listen, told.tls, cancel_abandoned=True))
         parts.start(eternal)
         yield port, eternal
-
-
-def _session(files: settings.Tls | None) -> aiohttp.ClientSession:
-    connector = None if files is None else aiohttp.TCPConnector(ssl=tls.client_context(files))
-    return aiohttp.ClientSession(connector=connector)
 
 
 class Process:

@@ -12,9 +12,10 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from extender.core import ids
 from extender.kube import client, errors, resources
+from extender.wire import small
 
-QUEUE_GATE = "muster.dev/queue"
 WAKE_ANNOTATION = "muster.dev/wake"
 OPEN_QUEUES = "muster-admission"
 NOTE_LIMIT = 1024
@@ -35,7 +36,7 @@ async def read_group(api: client.Api, served: resources.Served, namespace: str, 
 
 async def ungate(api: client.Api, namespace: str, name: str, uid: str) -> bool:
     """Remove our scheduling gate and no other; a pod that no longer has it stays as it is."""
-    gates = [{"$patch": "delete", "name": QUEUE_GATE}]
+    gates = [{"$patch": "delete", "name": ids.QUEUE_GATE}]
     return await _patch_pod(api, namespace, name, uid, {"spec": {"schedulingGates": gates}})
 
 
@@ -121,7 +122,7 @@ async def evict(api: client.Api, namespace: str, name: str, uid: str) -> Evictio
 async def put_open_queues(api: client.Api, namespace: str, names: Iterable[str]) -> None:
     """Write the list that the admission policy reads; one write when the ConfigMap exists."""
     collection = f"/api/v1/namespaces/{resources.quote(namespace)}/configmaps"
-    data = {"open": "\n".join(sorted(set(names)))}
+    data = {small.OPEN_KEY: small.encode_open_queues(frozenset(map(ids.QueueName, names)))}
     try:
         await api.request("PATCH", f"{collection}/{OPEN_QUEUES}", body={"data": data}, content_type=client.MERGE_PATCH)
     except errors.NotFound:

@@ -10,6 +10,8 @@ import os
 import ssl
 from typing import Any
 
+import aiohttp
+
 from extender import settings
 from extender.telemetry import logs
 
@@ -26,6 +28,12 @@ def server_context(files: settings.Tls) -> ssl.SSLContext:
 def client_context(files: settings.Tls) -> ssl.SSLContext:
     """A context for calls to the other process, which is shown the same certificate, or settings.Unusable."""
     return _load(files, ssl.PROTOCOL_TLS_CLIENT)
+
+
+def client_session(files: settings.Tls | None) -> aiohttp.ClientSession:
+    """A session for calls to the other process; with TLS files it shows our certificate and checks theirs."""
+    connector = None if files is None else aiohttp.TCPConnector(ssl=client_context(files))
+    return aiohttp.ClientSession(connector=connector)
 
 
 class _Renewed:

@@ -12,8 +12,8 @@ from extender.core import explain
 from extender.core.ids import Source
 from extender.core.messages import StateGroup
 from extender.core.stating import RUNNING
+from extender.wire.groups import WHY_ANNOTATION
 
-WHY_ANNOTATION = "muster.dev/why"
 #: our condition in objects of ours; the native one has the same name as kube-scheduler's
 SCHEDULED = "Scheduled"
 NATIVE_SCHEDULED = "PodGroupInitiallyScheduled"
