@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
+from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
 from extender.core.model import Group, Hold, Node, Pod, Queue, Topology
 from extender.core.reasons import Refusal
 
@@ -82,6 +82,7 @@ class QueueSeen:
 class QueueGone:
     """A Queue object was deleted."""
 
+    source: Source
     name: QueueName
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from extender.core import messages
-from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
+from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
 from extender.core.membership import Need, Tally, need_of
 from extender.core.model import Group, Node, Pod, Queue, Topology
 from extender.core.reasons import Refusal
@@ -125,7 +125,9 @@ class World:
         #: pods that count on a node (not ended), by node name; also for nodes not known yet
         self.on_node: dict[NodeName, dict[PodUid, Pod]] = {}
         self.topologies: dict[str, Topology] = {}
+        #: by name; where ours and Volcano's have the same name, ours
         self.queues: dict[QueueName, Queue] = {}
+        self._stated_queues: dict[tuple[QueueName, Source], Queue] = {}
         self.namespace_queue: dict[str, QueueName | None] = {}
         self._gone: dict[PodUid, None] = {}
         self._rows: dict[Any, Row] = {}
@@ -263,10 +265,19 @@ class World:
         self.topologies.pop(event.name, None)
 
     def _queue_seen(self, event: messages.QueueSeen) -> None:
-        self.queues[event.queue.name] = event.queue
+        self._stated_queues[event.queue.name, event.queue.source] = event.queue
+        self._choose_queue(event.queue.name)
 
     def _queue_gone(self, event: messages.QueueGone) -> None:
-        self.queues.pop(event.name, None)
+        self._stated_queues.pop((event.name, event.source), None)
+        self._choose_queue(event.name)
+
+    def _choose_queue(self, name: QueueName) -> None:
+        chosen = self._stated_queues.get((name, Source.MUSTER)) or self._stated_queues.get((name, Source.VOLCANO))
+        if chosen is not None:
+            self.queues[name] = chosen
+        else:
+            self.queues.pop(name, None)
 
     def _namespace_seen(self, event: messages.NamespaceSeen) -> None:
         if self.namespace_queue.get(event.name) != event.queue:

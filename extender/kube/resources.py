@@ -71,11 +71,12 @@ NATIVE_POD_GROUPS = Resource("scheduling.k8s.io", ("v1", "v1beta1"), "podgroups"
 PLUGIN_POD_GROUPS = Resource("scheduling.x-k8s.io", ("v1alpha1",), "podgroups", namespaced=True, optional=True)
 VOLCANO_POD_GROUPS = Resource("scheduling.volcano.sh", ("v1beta1",), "podgroups", namespaced=True, optional=True)
 QUEUES = Resource("muster.dev", ("v1alpha1",), "queues", namespaced=False, optional=True)
+VOLCANO_QUEUES = Resource("scheduling.volcano.sh", ("v1beta1",), "queues", namespaced=False, optional=True)
 POD_GROUPS = Resource("muster.dev", ("v1alpha1",), "podgroups", namespaced=True, optional=True)
 TOPOLOGIES = Resource("muster.dev", ("v1alpha1",), "topologies", namespaced=False, optional=True)
 
 POD_GROUP_SOURCES = (NATIVE_POD_GROUPS, PLUGIN_POD_GROUPS, VOLCANO_POD_GROUPS, POD_GROUPS)
-WATCHED = (PODS, NODES, NAMESPACES, *POD_GROUP_SOURCES, QUEUES, TOPOLOGIES)
+WATCHED = (PODS, NODES, NAMESPACES, *POD_GROUP_SOURCES, QUEUES, VOLCANO_QUEUES, TOPOLOGIES)
 
 
 def config_map(namespace: str, name: str) -> Resource:
