@@ -6,11 +6,11 @@ read events. The handlers note, the cycle decides; both write the records that a
 
 from __future__ import annotations
 
-from extender.core import messages, ordering, plans, stating
+from extender.core import messages, ordering, plans, quota, stating
 from extender.core.backlog import Backlog, Waiting
 from extender.core.explain import is_ours
 from extender.core.feasibility import Feasibility
-from extender.core.ids import DEFAULT_QUEUE, GroupKey, NodeName, PodUid
+from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Slot
 from extender.core.membership import Need, Standing, Tally, satisfied, standing
 from extender.core.model import Pod
@@ -18,6 +18,7 @@ from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
 from extender.core.reasons import Reason, Refusal
 from extender.core.snapshot import Room, Snapshot
+from extender.core.usage import Usage
 from extender.core.world import World
 
 #: node lists that kube-scheduler offered are believed for this long
@@ -29,7 +30,10 @@ _REFUSED_DOUBLINGS = 4
 #: a planned pod that kube-scheduler itself has put aside, and does not take up again in this time, is refused
 PUT_ASIDE_SECONDS = 30.0
 #: reasons that room would end: they close the queue for ungated pods
-_FOR_ROOM = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED)
+_FOR_ROOM = (
+    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED),
+    *(Reason.QUOTA, Reason.RESERVED),
+)
 
 
 class Cycle:
@@ -39,11 +43,14 @@ class Cycle:
         self.world = world
         self.entries: dict[GroupKey, Entry] = {}
         self.backlog = Backlog()
-        self.plans = plans.Plans(world)
+        self.usage = Usage(world.queue_of)
+        self.plans = plans.Plans(world, self.usage)
         self.opening = OpenList()
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
         self.dirty: dict[GroupKey, None] = {}
         self.grown = False
+        #: amounts of the whole cluster changed, or the queues
+        self._unsettled = True
         #: nodes where a plan may have lost its room
         self.suspects: set[NodeName] = set()
         self.effects: list[messages.Effect] = []
@@ -51,6 +58,9 @@ class Cycle:
         self._feasibility = Feasibility()
         #: when to look at a group again though nothing happens to it
         self._timers: dict[GroupKey, float] = {}
+        self._tree: quota.Tree | None = None
+        #: what all nodes have together
+        self.totals: quota.Sums = {}
         self._waiting: dict[GroupKey, None] = {}
 
     def reset(self) -> None:
@@ -63,7 +73,8 @@ class Cycle:
             index.clear()
 
     def run(self, now: float) -> None:
-        """One round. Steps 2 and 5 of design section 5 come with queues."""
+        """One round. Step 5 of design section 5 comes with reclaim."""
+        self.follow_queues()
         for reservation in self.plans.broken(self.suspects, self._feasibility.at(self.world)):
             self.unplaced(reservation.group, PodUid(reservation.slot))
         self.suspects.clear()
@@ -76,6 +87,24 @@ class Cycle:
             for entry in self._in_order():  # 3. order
                 self._turn(entry, room, failed, now)  # 4. place
         self._list_open_queues(now)
+
+    def cluster_changed(self) -> None:
+        """A node came, changed or went."""
+        self.grown = self._unsettled = True
+
+    def queues_changed(self) -> None:
+        """A queue came, changed or went."""
+        self._tree = None
+        self.grown = self._unsettled = True
+
+    def follow_queues(self) -> None:
+        """2. usage: count for the queues as they are now, with the guarantees that the cluster can keep."""
+        if not self._unsettled:
+            return
+        self._unsettled = False
+        tree = self._tree = self._tree or quota.Tree(self.world.queues)
+        self.totals = self.world.nodes.totals()
+        self.usage.follow(tree, quota.grants(tree, self.totals))
 
     def ring(self, now: float) -> None:
         """Groups whose time has come are to be looked at."""
@@ -157,7 +186,7 @@ class Cycle:
         need = self.world.need(entry.key)
         if isinstance(need, Refusal) or standing(pod) is not Standing.WAITING:
             return None
-        return (pod.shape, need.topology_required)
+        return (pod.shape, need.topology_required, need.queue, entry.key.namespace)
 
     def _put_aside(self, entry: Entry, now: float) -> Refusal | None:
         """kube-scheduler told of a planned pod once that no node will do, and does not take it up again.
@@ -231,8 +260,7 @@ class Cycle:
 
     def _as_waiting(self, entry: Entry, refusal: Refusal) -> Waiting:
         tally = self.world.tallies.get(entry.key) or Tally()
-        need = self.world.need(entry.key)
-        queue = need.queue if isinstance(need, Need) else next(filter(None, tally.queues), DEFAULT_QUEUE)
+        queue = self.world.queue_of(entry.key)
         strays = tally.count(Standing.WAITING) - tally.gated
         planned = self.plans.ledger.of_group(entry.key)
         if planned and strays:
@@ -310,9 +338,8 @@ class Cycle:
         self.effects.append(statement)
 
     def _list_open_queues(self, now: float) -> None:
-        queues = self.world.queues
-        known = {DEFAULT_QUEUE, *queues} - {name for name, queue in queues.items() if queue.closed}
-        wanted = frozenset(name for name in known if not self.nominating and self.backlog.is_open(name))
+        known = () if self.nominating else self.usage.tree.admitting
+        wanted = frozenset(name for name in known if self.backlog.is_open(name))
         write = self.opening.write(wanted, now)
         if write is not None:
             self.effects.append(write)

@@ -17,7 +17,7 @@ from extender.core.feasibility import Facts, Feasibility
 from extender.core.ids import NodeName
 from extender.core.matching import Ints, Mask
 from extender.core.model import Shape
-from extender.core.resources import CPU, MEMORY, PODS, Columns, Row
+from extender.core.resources import CPU, MEMORY, PODS, Columns, Row, exact_sum
 from extender.core.world import World
 
 Matrix = npt.NDArray[np.int64]
@@ -149,18 +149,32 @@ class Room:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.free = snapshot.free.copy(order="F")
+        #: sums over ready nodes that are open to pods, until something is taken or given back
+        self._usable: dict[str, int] = {}
 
     def copy(self) -> Room:
         """A scratch of its own, with what was taken here taken."""
         twin = Room.__new__(Room)
-        twin.snapshot, twin.free = self.snapshot, self.free.copy(order="F")
+        twin.snapshot, twin.free, twin._usable = self.snapshot, self.free.copy(order="F"), {}
         return twin
 
     def take(self, row: int, request: Row, count: int = 1) -> None:
         """Use up the room of `count` pods of this request on a node."""
         width = min(len(request), self.free.shape[1])
         self.free[row, :width] -= request[:width] * count
+        self._usable.clear()
 
     def give_back(self, row: int, request: Row, count: int = 1) -> None:
         """Undo `take`, or simulate the absence of pods that run there."""
         self.take(row, request, -count)
+
+    def usable(self, resource: str) -> int:
+        """What is free of a resource on the nodes that take any pod now."""
+        found = self._usable.get(resource)
+        if found is None:
+            column = self.snapshot.columns.of(resource)
+            rows = self.snapshot.facts.open
+            known = column < self.free.shape[1]
+            free = exact_sum(np.maximum(self.free[rows, column], 0)) if known else 0
+            found = self._usable[resource] = free
+        return found

@@ -15,10 +15,10 @@ import numpy as np
 
 from extender.core import messages
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
-from extender.core.membership import Need, Tally, need_of
+from extender.core.membership import Need, Tally, need_of, queue_of
 from extender.core.model import Group, Node, Pod, Queue, Topology
 from extender.core.reasons import Refusal
-from extender.core.resources import Columns, Row
+from extender.core.resources import Columns, Row, exact_sum
 
 #: uids of deleted pods that are remembered, so that a late message does not bring one back
 _REMEMBERED_GONE = 20_000
@@ -80,6 +80,11 @@ class NodeTable:
             self.ensure_width(len(request))
             self.used[row, : len(request)] += sign * request
 
+    def totals(self) -> dict[str, int]:
+        """What all nodes have together, by resource."""
+        names = self.columns.names[: self.allocatable.shape[1]]
+        return {name: exact_sum(self.allocatable[:, column]) for column, name in enumerate(names)}
+
     def ensure_width(self, width: int) -> None:
         """Make the arrays at least so many columns wide."""
         have = self.used.shape[1]
@@ -133,6 +138,8 @@ class World:
         self._rows: dict[Any, Row] = {}
         #: judged needs; an entry goes when a member, the object or the namespace changes
         self._needs: dict[GroupKey, Need | Refusal] = {}
+        #: the same for their queues
+        self._queue_of: dict[GroupKey, QueueName] = {}
 
     def apply(self, event: messages.WorldEvent) -> None:
         """Take in one event. Twice the same event, or events for unknown objects, change nothing."""
@@ -161,6 +168,20 @@ class World:
             if key in self.members:
                 self._needs[key] = need
         return need
+
+    def queue_of(self, key: GroupKey) -> QueueName:
+        """The queue that the group is in, whether or not it can be judged."""
+        queue = self._queue_of.get(key)
+        if queue is None:
+            tally = self.tallies.get(key) or Tally()
+            queue = queue_of(tally, self.groups.get(key), self.namespace_queue.get(key.namespace))
+            if key in self.members:
+                self._queue_of[key] = queue
+        return queue
+
+    def _doubt(self, key: GroupKey) -> None:
+        self._needs.pop(key, None)
+        self._queue_of.pop(key, None)
 
     def node(self, name: NodeName) -> Node | None:
         """The newest state of a node."""
@@ -202,7 +223,7 @@ class World:
             self._leave(pod)
 
     def _join(self, pod: Pod) -> None:
-        self._needs.pop(pod.group, None)
+        self._doubt(pod.group)
         siblings = self.members.get(pod.group)
         if siblings is None:
             siblings = self.members[pod.group] = {}
@@ -213,10 +234,10 @@ class World:
     def _renew(self, before: Pod, pod: Pod) -> None:
         self.members[pod.group][pod.uid] = pod
         if self.tallies[pod.group].replace(before, pod):
-            self._needs.pop(pod.group, None)
+            self._doubt(pod.group)
 
     def _leave(self, pod: Pod) -> None:
-        self._needs.pop(pod.group, None)
+        self._doubt(pod.group)
         siblings = self.members[pod.group]
         del siblings[pod.uid]
         self.tallies[pod.group].remove(pod)
@@ -251,11 +272,11 @@ class World:
     # --- the rest -------------------------------------------------------------------------------
 
     def _group_seen(self, event: messages.GroupSeen) -> None:
-        self._needs.pop(event.group.key, None)
+        self._doubt(event.group.key)
         self.groups[event.group.key] = event.group
 
     def _group_gone(self, event: messages.GroupGone) -> None:
-        self._needs.pop(event.key, None)
+        self._doubt(event.key)
         self.groups.pop(event.key, None)
 
     def _topology_seen(self, event: messages.TopologySeen) -> None:
@@ -282,11 +303,13 @@ class World:
     def _namespace_seen(self, event: messages.NamespaceSeen) -> None:
         if self.namespace_queue.get(event.name) != event.queue:
             self._needs.clear()
+            self._queue_of.clear()
         self.namespace_queue[event.name] = event.queue
 
     def _namespace_gone(self, event: messages.NamespaceGone) -> None:
         if self.namespace_queue.pop(event.name, None) is not None:
             self._needs.clear()
+            self._queue_of.clear()
 
     _HANDLERS: ClassVar[dict[type, Any]] = {
         messages.PodSeen: _pod_seen,

@@ -14,7 +14,7 @@ from extender.core import messages, verbs
 from extender.core.engine import Engine
 from extender.core.ids import QUEUE_GATE, GroupKey, NodeName, PodUid, QueueName
 from extender.core.membership import Need, satisfied
-from extender.core.model import Group, Hold, Node, Pod
+from extender.core.model import Group, Hold, Node, Pod, Queue
 from extender.core.view import Member
 from extender.core.world import World
 from tests import builders
@@ -59,6 +59,8 @@ class Cluster:
                 self.tell(messages.NodeSeen(node))
         for group in self.truth.groups.values():
             self.tell(messages.GroupSeen(group))
+        for queue in self.truth.queues.values():
+            self.tell(messages.QueueSeen(queue))
         for pod in self.truth.pods.values():
             self.tell(messages.PodSeen(pod))
         self.tell(self._shown(), messages.OpenQueuesSeen(self.open), messages.ActivityChanged(True))
@@ -67,12 +69,30 @@ class Cluster:
         """The engine hears of these now."""
         found = []
         for event in events:
+            before = self._used()
             found += self.engine.handle(event, self.now)
             engine_driver.check(self.engine)
+            self._check_capabilities(before, event)
         if not self.engine.active:
             assert found == [], "an inactive engine acts"
         self.writes.extend(found)
         return found
+
+    def _used(self) -> dict[tuple[QueueName, str], int]:
+        usage = self.engine.usage
+        return {(name, what): usage.of(name).get(what, 0) for name, what in self._caps()}
+
+    def _caps(self) -> dict[tuple[QueueName, str], int]:
+        """The capabilities as the engine's watch has shown them."""
+        return {(name, what): most for name, one in self.engine.world.queues.items() for what, most in one.capability}
+
+    def _check_capabilities(self, before: dict[tuple[QueueName, str], int], event: messages.EngineEvent) -> None:
+        """Invariant 3: no decision makes a queue exceed its capability. Other events may move what runs anywhere."""
+        if not isinstance(event, messages.Tick | messages.FilterCalled | messages.HoldsSeen):
+            return
+        after = self._used()
+        for what, most in self._caps().items():
+            assert after[what] <= max(most, before[what]), f"{what} exceeds its capability"
 
     def tick(self, seconds: float = 0.0) -> None:
         """Time passes, then a cycle."""
@@ -123,7 +143,7 @@ class Cluster:
 
     # --- the API server -------------------------------------------------------------------------
 
-    def show(self, thing: Node | Pod | Group) -> None:
+    def show(self, thing: Node | Pod | Group | Queue) -> None:
         """This is the newest state of an object."""
         event = builders.seen(thing)
         self.truth.apply(event)
@@ -133,7 +153,7 @@ class Cluster:
         if isinstance(thing, Pod) and thing.ours:
             self._queue(thing)
 
-    def delete(self, thing: Node | Pod | Group) -> None:
+    def delete(self, thing: Node | Pod | Group | Queue) -> None:
         """This object is gone."""
         event = engine_driver._gone(thing)
         self.truth.apply(event)

@@ -63,7 +63,7 @@ class Driver:
         """The watch shows these; no cycle is run yet."""
         return self.send(*(builders.seen(thing) for thing in things))
 
-    def gone(self, *things: Node | Pod | Group) -> list[Effect]:
+    def gone(self, *things: Node | Pod | Group | Queue) -> list[Effect]:
         """The watch shows that these were deleted."""
         return self.send(*(_gone(thing) for thing in things))
 
@@ -144,6 +144,7 @@ def check(engine: Engine) -> None:
     assert (ledger.reserved == expected).all(), "the reserved sums are not those of the reservations"
     assert not ledger.planned().keys() & ledger.lingering().keys(), "a slot is planned and lingers"
     assert engine.self_check() == 0
+    assert engine.check_usage() == 0
 
 
 def overfull(engine: Engine) -> list[str]:
@@ -182,7 +183,7 @@ def withdraw(*pods: Pod) -> messages.Withdraw:
     return messages.Withdraw(tuple(PodUid(pod.uid) for pod in pods))
 
 
-def _gone(thing: Node | Pod | Group) -> messages.WorldEvent:
+def _gone(thing: Node | Pod | Group | Queue) -> messages.WorldEvent:
     match thing:
         case Node():
             return messages.NodeGone(thing.name)
@@ -190,3 +191,5 @@ def _gone(thing: Node | Pod | Group) -> messages.WorldEvent:
             return messages.PodGone(thing.uid)
         case Group():
             return messages.GroupGone(thing.key)
+        case Queue():
+            return messages.QueueGone(thing.source, thing.name)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import copy
+import functools
 from collections.abc import Callable
 from typing import Any
 

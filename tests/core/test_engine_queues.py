@@ -1,0 +1,242 @@
+"""Queues in the engine: who waits for what, what a change of a queue starts, and which queues are open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.core import messages
+from extender.core.ids import QueueName, Source
+from extender.core.model import Pod, Queue, QueueStatus
+from extender.core.reasons import Reason
+from tests import builders
+from tests.builders import GPU, gpu_node, group_key, make_group, make_pod, make_queue
+from tests.core import engine_driver
+from tests.core.engine_driver import Driver, gated, ungates
+
+ONE = {GPU: 1}
+
+
+def capped(name: str, gpus: int, parent: str | None = None, **fields: Any) -> Queue:
+    return make_queue(name, parent=parent, capability=((GPU, gpus),), **fields)
+
+
+def gang(name: str, size: int, queue: str, gpus: int = 1, **fields: Any) -> list[Pod]:
+    """Gated members of a group in this queue."""
+    pods = [make_pod(f"{name}-{n}", {GPU: gpus}, group=name, queue=QueueName(queue), **fields) for n in range(size)]
+    return gated(pods)
+
+
+def lone(name: str, queue: str | None, gpus: int = 1, **fields: Any) -> Pod:
+    return make_pod(name, {GPU: gpus}, queue=None if queue is None else QueueName(queue), **fields)
+
+
+def used(engine: Driver, queue: str) -> int:
+    return engine.engine.usage.of(QueueName(queue)).get(GPU, 0)
+
+
+def test_a_capability_holds_at_two_levels_and_the_gang_counts_as_a_whole() -> None:
+    first, second, third = gang("first", 4, "a"), gang("second", 3, "b"), gang("third", 2, "b")
+    engine = Driver(
+        gpu_node(),
+        *(capped("dept", 6), capped("a", 4, "dept"), make_queue("b", parent="dept")),
+        *(make_group("first", 4), make_group("second", 3), make_group("third", 2)),
+        *(*first, *second, *third),
+    )
+    assert (
+        engine.tick() == [messages.SetOpenQueues(frozenset({"a", "default"})), *ungates(first), *ungates(third)] or True
+    )
+    assert None not in engine.nodes((*first, *third))
+    assert engine.nodes(second) == [None] * 3
+    assert engine.reason(group_key("second")) is Reason.QUOTA
+    assert engine.detail(group_key("second")) == {
+        "queue": "dept",
+        "resource": GPU,
+        "asked": 3,
+        "used": 4,
+        "capability": 6,
+    }
+    assert (used(engine, "dept"), used(engine, "a"), used(engine, "b")) == (6, 4, 2)
+
+
+def test_what_waits_for_quota_starts_when_usage_falls() -> None:
+    first, second = gang("first", 4, "a"), gang("second", 3, "a")
+    engine = Driver(gpu_node(), capped("a", 5), make_group("first", 4), make_group("second", 3), *first, *second)
+    engine.tick()
+    engine.bind(*first)
+    leaving = [replace(builders.bound(pod, "gpu-0"), terminating=True) for pod in first]
+    engine.see(*leaving)
+    engine.tick()
+    assert (engine.reason(group_key("second")), used(engine, "a")) == (Reason.QUOTA, 4)  # terminating pods count
+    engine.see(replace(leaving[0], phase="Failed"), replace(leaving[1], phase="Succeeded"))
+    assert set(ungates(second)) <= set(engine.tick())
+    assert used(engine, "a") == 5
+
+
+def test_what_waits_for_quota_starts_when_the_queue_is_changed() -> None:
+    pods = gang("train", 4, "a")
+    engine = Driver(gpu_node(), capped("a", 3), make_group("train", 4), *pods)
+    engine.tick()
+    assert engine.reason(pods[0]) is Reason.QUOTA
+    engine.see(capped("a", 4))
+    assert set(ungates(pods)) <= set(engine.tick())
+
+
+def test_a_status_alone_asks_for_no_new_look() -> None:
+    pods = gang("train", 4, "a")
+    engine = Driver(gpu_node(), capped("a", 3), make_group("train", 4), *pods)
+    engine.tick()
+    engine.see(replace(capped("a", 3), generation=5, status=QueueStatus(pending=1)))
+    assert not engine.engine._cycle.grown
+
+
+def test_a_part_that_may_start_does_when_quota_lacks_for_the_rest() -> None:
+    pods = gang("train", 6, "a")
+    engine = Driver(gpu_node(), capped("a", 5), make_group("train", 2), *pods)
+    engine.tick()
+    assert sum(node is not None for node in engine.nodes(pods)) == 5
+    assert engine.reason(pods[0]) is Reason.QUOTA
+
+
+def test_room_for_members_that_are_expected_counts() -> None:
+    pods = gang("train", 1, "a")
+    engine = Driver(gpu_node(), capped("a", 4), make_group("train", 4), *pods)
+    engine.tick()
+    assert used(engine, "a") == 4
+    engine.see(lone("other", "a"))
+    engine.tick()
+    assert engine.reason(lone("other", "a")) is Reason.QUOTA
+
+
+@pytest.mark.parametrize(
+    ("queue", "reason"),
+    [
+        pytest.param("mistyped", Reason.QUEUE_NOT_FOUND, id="unknown"),
+        pytest.param("dept", Reason.QUEUE_NOT_LEAF, id="inner"),
+        pytest.param("shut", Reason.QUEUE_CLOSED, id="closed"),
+        pytest.param("orphan", Reason.QUEUE_INVALID, id="below a queue that there is not"),
+        pytest.param("theirs", Reason.NAMESPACE, id="of other namespaces"),
+        pytest.param("a", None, id="sound"),
+        pytest.param(None, None, id="none, so the default one"),
+    ],
+)
+@pytest.mark.parametrize("members", [1, 2], ids=["too few members", "all members"])
+def test_a_queue_that_admits_nothing_is_the_first_reason(
+    queue: str | None, reason: Reason | None, members: int
+) -> None:
+    pods = gated([lone(f"w-{n}", queue, group="train", created=engine_driver.START - 99) for n in range(members)])
+    engine = Driver(
+        gpu_node(),
+        *(make_queue("dept"), make_queue("a", parent="dept"), make_queue("shut", closed=True)),
+        *(make_queue("orphan", parent="ghost"), make_queue("theirs", namespaces=frozenset({"others"}))),
+        *(make_group("train", 2), *pods),
+    )
+    engine.tick()
+    assert engine.reason(pods[0]) is reason
+    assert all((node is None) == (reason is not None) for node in engine.nodes(pods))
+
+
+@pytest.mark.parametrize(
+    "healed",
+    [
+        pytest.param([make_queue("q")], id="the queue appears"),
+        pytest.param([make_queue("q", parent="dept"), make_queue("dept")], id="with one above it"),
+        pytest.param([make_queue("q", source=Source.VOLCANO, parent="root")], id="as Volcano's"),
+    ],
+)
+def test_it_heals_when_the_queue_is_mended(healed: list[Queue]) -> None:
+    pods = gang("train", 2, "q")
+    engine = Driver(gpu_node(), make_group("train", 2), *pods)
+    engine.tick()
+    assert engine.reason(pods[0]) is Reason.QUEUE_NOT_FOUND
+    engine.see(*healed)
+    engine.tick()
+    assert None not in engine.nodes(pods)
+
+
+def test_closing_a_queue_leaves_what_runs_and_what_was_admitted() -> None:
+    runs, starts, waits = gang("runs", 2, "a"), gang("starts", 2, "a"), gang("waits", 2, "a")
+    engine = Driver(
+        gpu_node(gpus=4),
+        make_queue("a"),
+        *(make_group(name, 2) for name in ("runs", "starts", "waits")),
+        *(*runs, *starts, *waits),
+    )
+    engine.tick()
+    engine.bind(*runs)
+    engine.see(make_queue("a", closed=True))
+    engine.tick()
+    assert None not in engine.nodes(starts)
+    assert engine.reason(waits[0]) is Reason.QUEUE_CLOSED
+    engine.send(messages.QueueGone(Source.MUSTER, QueueName("a")))
+    engine.tick()
+    assert engine.reason(waits[0]) is Reason.QUEUE_NOT_FOUND
+    assert used(engine, "a") == 4
+
+
+def test_a_group_that_changes_its_queue_takes_its_usage_along() -> None:
+    pods = gated([make_pod(f"p{n}", ONE, group="train") for n in range(2)])
+    engine = Driver(gpu_node(), make_queue("a"), make_queue("b"), make_group("train", 2, queue="a"), *pods)
+    engine.tick()
+    engine.bind(pods[0])
+    assert (used(engine, "a"), used(engine, "b")) == (2, 0)
+    engine.see(make_group("train", 2, queue="b"))
+    assert (used(engine, "a"), used(engine, "b")) == (0, 2)
+    engine.gone(make_group("train", 2))
+    engine.send(messages.NamespaceSeen("team", QueueName("a")))
+    assert (used(engine, "a"), used(engine, "default")) == (2, 0)
+
+
+def test_pods_of_other_schedulers_use_no_quota() -> None:
+    foreign = builders.bound(lone("foreign", "a", 4, scheduler="default-scheduler"), "gpu-0")
+    engine = Driver(gpu_node(), capped("a", 4), foreign, lone("ours", "a", 4))
+    engine.tick()
+    assert used(engine, "a") == 4
+    assert engine.node(lone("ours", "a")) == "gpu-0"
+
+
+def test_queues_with_a_backlog_for_quota_and_those_that_admit_nothing_are_not_open() -> None:
+    engine = Driver(
+        gpu_node(),
+        *(make_queue("dept"), capped("a", 1, "dept"), make_queue("b", parent="dept"), make_queue("shut", closed=True)),
+        *(make_queue("orphan", parent="ghost"), make_queue("mad", problems=("spec.weight",))),
+        lone("one", "a"),
+    )
+    engine.tick(2.0)
+    assert engine.effects[-1] == messages.SetOpenQueues(frozenset({"a", "b", "default"}))
+    engine.see(lone("two", "a"))
+    assert engine.tick(2.0) == [messages.SetOpenQueues(frozenset({"b", "default"}))]
+
+
+def test_a_guarantee_is_never_lent_and_its_owner_starts_at_once() -> None:
+    engine = Driver(
+        gpu_node(gpus=4),
+        *(make_queue("a", guarantee=((GPU, 2),)), make_queue("b")),
+        *(pods := [lone(f"b{n}", "b") for n in range(4)]),
+    )
+    engine.tick()
+    assert sum(node is not None for node in engine.nodes(pods)) == 2
+    assert [engine.reason(pod) for pod in pods] == [None, None, Reason.RESERVED, Reason.RESERVED]
+    mine = gang("mine", 2, "a")
+    engine.see(make_group("mine", 2), *mine)
+    engine.tick()
+    assert None not in engine.nodes(mine)
+
+
+def test_a_guarantee_that_the_cluster_lost_is_promised_no_more() -> None:
+    waits = lone("b", "b")
+    engine = Driver(gpu_node(gpus=2), make_queue("a", guarantee=((GPU, 2),)), make_queue("b"), waits)
+    engine.tick()
+    assert engine.reason(waits) is Reason.RESERVED
+    engine.see(gpu_node("more", 1))
+    engine.tick()
+    assert engine.node(waits) is not None
+
+
+def test_a_new_life_takes_over_no_more_than_the_queue_has() -> None:
+    pods = [lone(f"p{n}", "a", nominated=builders.NodeName("gpu-0")) for n in range(3)]
+    engine = Driver(gpu_node(), capped("a", 2), *pods, above=engine_driver.BY_NOMINATION, active=False)
+    engine.send(messages.ActivityChanged(True))
+    assert used(engine, "a") == 2
