@@ -44,6 +44,11 @@ class Backlog:
             self._groups[key] = waiting
             self._count(waiting, 1)
 
+    def has(self, key: GroupKey, queue: QueueName) -> bool:
+        """True when the group is known to wait in this queue."""
+        waiting = self._groups.get(key)
+        return waiting is not None and waiting.queue == queue
+
     def is_open(self, queue: QueueName) -> bool:
         """True when new pods of this queue may come ungated."""
         return not self.for_room[queue] and self.strays[queue] < STRAY_LIMIT

@@ -6,6 +6,8 @@ read events. The handlers note, the cycle decides; both write the records that a
 
 from __future__ import annotations
 
+from collections import Counter
+
 from extender.core import messages, ordering, plans, quota, stating
 from extender.core.backlog import Backlog, Waiting
 from extender.core.explain import is_ours
@@ -17,6 +19,7 @@ from extender.core.model import Pod
 from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
 from extender.core.reasons import Reason, Refusal
+from extender.core.resources import Amounts, amounts
 from extender.core.snapshot import Room, Snapshot
 from extender.core.usage import Usage
 from extender.core.world import World
@@ -84,7 +87,7 @@ class Cycle:
         if self.dirty:
             room = self.room()  # 1. snapshot
             failed: dict[object, Refusal] = {}
-            for entry in self._in_order():  # 3. order
+            for entry in self._turns():  # 3. order
                 self._turn(entry, room, failed, now)  # 4. place
         self._list_open_queues(now)
 
@@ -116,12 +119,27 @@ class Cycle:
         """Look at a group at this time, if not earlier."""
         self._timers[key] = min(when, self._timers.get(key, when))
 
-    def _in_order(self) -> list[Entry]:
-        found = [self.entries[key] for key in self.dirty if key in self.entries]
+    def _turns(self) -> ordering.Turns[Entry]:
+        turns = ordering.Turns(self.usage, self.totals, self._asked)
+        for key in self.dirty:
+            entry = self.entries.get(key)
+            if entry is not None:
+                turns.put(self.world.queue_of(key), self._order_key(entry), entry)
         self.dirty.clear()
-        if len(found) > 1:
-            found.sort(key=self._order_key)
-        return found
+        return turns
+
+    def _asked(self, entry: Entry) -> Amounts:
+        """What the members that wait without a place ask for together."""
+        plan = self.plans.ledger.of_group(entry.key)
+        pods = self.world.members.get(entry.key, {}).values()
+        if entry.key.lone and not plan:
+            return next((pod.shape.request for pod in pods), ())
+        shapes = Counter(p.shape.request for p in pods if standing(p) is Standing.WAITING and Slot(p.uid) not in plan)
+        asked: quota.Sums = {}
+        for request, number in shapes.items():
+            for resource, amount in request:
+                asked[resource] = asked.get(resource, 0) + amount * number
+        return amounts(asked)
 
     def _order_key(self, entry: Entry) -> ordering.OrderKey:
         tally = self.world.tallies.get(entry.key)
@@ -149,7 +167,10 @@ class Cycle:
             self._state(entry, now)
             return
         same = self._same(entry)
-        refusal = failed.get(same) or self.plans.make(entry, room, now)
+        known = failed.get(same)
+        if known is not None and known == entry.refusal and self.backlog.has(entry.key, self.world.queue_of(entry.key)):
+            return  # a pod alone, without a plan, for which nothing is new
+        refusal = known or self.plans.make(entry, room, now)
         self.grown |= self.plans.take_freed()
         need = self.world.need(entry.key)
         entry.running = isinstance(need, Need) and satisfied(need, self.world.tallies[entry.key])

@@ -19,11 +19,14 @@ from fractions import Fraction
 
 from extender.core.ids import QueueName
 from extender.core.quota import Grants, Position, Sums, Tree
+from extender.core.resources import Amounts
 
 _NOTHING: Mapping[str, int] = {}
 
-#: smaller goes first: what borrows comes last, higher priority first, then by share
-Rank = tuple[bool, int, Fraction, bool, Fraction]
+#: smaller goes first: what borrows comes last, higher priority first, weight 0 last, then by share
+Rank = tuple[bool, int, bool, int]
+#: two ratios of integers below 2**95 are equal, or differ by more than one part in so many
+_PARTS = 190
 
 
 def divide(
@@ -44,22 +47,30 @@ def divide(
     return shares
 
 
-def rank(at: Position, used: Mapping[str, int], asked: Mapping[str, int], totals: Mapping[str, int]) -> Rank:
+def rank(at: Position, used: Mapping[str, int], asked: Amounts, totals: Mapping[str, int]) -> Rank:
     """The place of a queue among its siblings, for a group below it that asks for so much more.
 
     Whether it is inside what it owns is judged for the resources that are asked for and that it names. Those
     that are come first, by the part of it that they use; the others by the part of the cluster that they use
     beyond it, for their weight (dominant resource fairness).
     """
-    owned = at.owned
-    named = [resource for resource in asked if resource in owned]
-    inside = bool(named) and all(used.get(r, 0) + asked[r] <= owned[r] for r in named)
-    if inside:
-        share = max((Fraction(used.get(r, 0), amount) for r, amount in owned.items() if amount), default=Fraction(0))
-        return (False, -at.queue.priority, share, False, Fraction(0))
-    beyond = (Fraction(max(0, n - owned.get(r, 0)), totals[r]) for r, n in used.items() if totals.get(r, 0) > 0)
-    share, weight = max(beyond, default=Fraction(0)), at.queue.weight
-    return (True, -at.queue.priority, Fraction(0), not weight, share / (weight or 1))
+    owned, priority, weight = at.owned, -at.queue.priority, at.queue.weight
+    if owned:
+        named = [(resource, amount) for resource, amount in asked if resource in owned]
+        if named and all(used.get(r, 0) + amount <= owned[r] for r, amount in named):
+            parts = [ratio(used.get(r, 0), amount) for r, amount in owned.items() if amount]
+            return (False, priority, False, max(parts, default=0))
+    parts = [
+        ratio(beyond, totals[resource] * (weight or 1))
+        for resource, amount in used.items()
+        if totals.get(resource) and (beyond := amount - owned.get(resource, 0)) > 0
+    ]
+    return (True, priority, not weight, max(parts, default=0))
+
+
+def ratio(amount: int, whole: int) -> int:
+    """A number that orders as amount / whole does, exactly, for integers below 2**95."""
+    return (amount << _PARTS) // whole
 
 
 def dominant(used: Mapping[str, int], share: Mapping[str, int]) -> Fraction | None:
@@ -79,7 +90,7 @@ def fill(amount: int, claims: Sequence[tuple[int, int]]) -> list[int]:
     if sum(claims[n][0] for n in live) <= amount:
         return [most if weight else 0 for most, weight in claims]
     given = [0] * len(claims)
-    live.sort(key=lambda n: _level_of(*claims[n]))
+    live.sort(key=lambda n: ratio(*claims[n]))
     weights, left, full = sum(claims[n][1] for n in live), amount, 0
     for n in live:
         most, weight = claims[n]
@@ -90,22 +101,16 @@ def fill(amount: int, claims: Sequence[tuple[int, int]]) -> list[int]:
     rest = live[full:]
     for n in rest:
         given[n] = left * claims[n][1] // weights
-    heap = [(_level_of(given[n] + 1, claims[n][1]), n) for n in rest]
+    heap = [(ratio(given[n] + 1, claims[n][1]), n) for n in rest]
     heapq.heapify(heap)
     for _ in range(left - sum(given[n] for n in rest)):
         _, n = heap[0]
         given[n] += 1
         if given[n] < claims[n][0]:
-            heapq.heapreplace(heap, (_level_of(given[n] + 1, claims[n][1]), n))
+            heapq.heapreplace(heap, (ratio(given[n] + 1, claims[n][1]), n))
         else:
             heapq.heappop(heap)
     return given
-
-
-def _level_of(amount: int, weight: int) -> int:
-    """A number that orders as amount / weight does, exactly: two such ratios of amounts and weights below 2**63
-    are equal or more than 2**-126 apart."""
-    return (amount << 128) // weight
 
 
 def _level(

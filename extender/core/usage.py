@@ -37,6 +37,8 @@ class Usage:
         self._queue_of = queue_of
         self._groups: dict[GroupKey, _Charged] = {}
         self._total: dict[QueueName, Sums] = {}
+        #: grows with each change of a sum
+        self.changes = 0
         self.tree = Tree({})
         self.grants = Grants({}, {})
         #: resources of which something is kept; of others nothing more is counted
@@ -124,6 +126,7 @@ class Usage:
         return max(kept, self._base.get(name, _NOTHING).get(resource, 0))
 
     def _book(self, queue: QueueName, amounts: Amounts, number: int) -> None:
+        self.changes += 1
         for name in self.tree.path(queue):
             total = self._total.get(name)
             if total is None:

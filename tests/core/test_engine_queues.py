@@ -240,3 +240,40 @@ def test_a_new_life_takes_over_no_more_than_the_queue_has() -> None:
     engine = Driver(gpu_node(), capped("a", 2), *pods, above=engine_driver.BY_NOMINATION, active=False)
     engine.send(messages.ActivityChanged(True))
     assert used(engine, "a") == 2
+
+
+def test_two_queues_share_by_what_they_deserve_and_what_is_idle_is_lent() -> None:
+    queues = (make_queue("a", deserved=((GPU, 6),)), make_queue("b", deserved=((GPU, 2),)))
+    first = [lone(f"a{n}", "a") for n in range(9)]
+    second = [lone(f"b{n}", "b") for n in range(9)]
+    engine = Driver(gpu_node(), *queues, *first, *second)
+    engine.tick()
+    assert (used(engine, "a"), used(engine, "b")) == (6, 2)
+    alone = Driver(gpu_node(), *queues, *second)
+    alone.tick()
+    assert used(alone, "b") == 8
+
+
+def test_room_that_comes_back_goes_to_the_queue_that_is_owed() -> None:
+    queues = (make_queue("a", deserved=((GPU, 4),)), make_queue("b", deserved=((GPU, 4),)))
+    first = [lone(f"a{n:02}", "a") for n in range(12)]
+    engine = Driver(gpu_node(), *queues, *first)
+    engine.tick()
+    engine.bind(*first[:8])
+    late = [lone(f"b{n}", "b", created=engine_driver.START) for n in range(4)]
+    engine.see(*late)
+    engine.tick()
+    engine.see(*(replace(builders.bound(pod, "gpu-0"), phase="Succeeded") for pod in first[:4]))
+    engine.tick()
+    assert None not in engine.nodes(late)
+    assert (used(engine, "a"), used(engine, "b")) == (4, 4)
+
+
+def test_a_pod_that_waits_on_moves_with_its_namespace_to_another_queue() -> None:
+    waits = [lone(f"p{n}", None, 9) for n in range(2)]
+    engine = Driver(gpu_node(), make_queue("a"), *waits)
+    engine.tick()
+    assert engine.engine.backlog.for_room == {"default": 2}
+    engine.send(messages.NamespaceSeen("team", QueueName("a")))
+    engine.tick()
+    assert engine.engine.backlog.for_room == {"a": 2}

@@ -188,7 +188,7 @@ def first(*standing: tuple[Queue, dict[str, int]], asked: dict[str, int], totals
     for queue, used in standing:
         at = found.at(queue.name)
         assert at is not None
-        ranks[queue.name] = rank(at, used, asked, totals)
+        ranks[queue.name] = rank(at, used, tuple(asked.items()), totals)
     return min(ranks, key=lambda name: (ranks[name], name))
 
 
@@ -229,19 +229,26 @@ def test_who_is_next(standing: list[tuple[Queue, dict[str, int]]], asked: dict[s
 
 
 @given(forests(), st.integers(0, 30))
-def test_taking_turns_one_by_one_leads_to_the_fair_shares(queues: list[Queue], total: int) -> None:
-    """Siblings at the top that always want more: each unit to who is next makes the shares, give or take one."""
-    flat = [q(queue.name, weight=queue.weight, deserved=dict(queue.deserved).get(GPU, 0)) for queue in queues]
-    while sum(dict(queue.deserved).get(GPU, 0) for queue in flat) > total:
-        flat.pop()
-    if not flat:
-        return
-    used = {queue.name: 0 for queue in flat}
+def test_taking_turns_leaves_nobody_a_unit_ahead_of_another(queues: list[Queue], total: int) -> None:
+    """Siblings at the top that always want more: what is owned first, then the rest by weight."""
+    owned = {queue.name: dict(queue.deserved).get(GPU, 0) for queue in queues}
+    weight = {queue.name: queue.weight for queue in queues}
+    flat = [q(name, weight=weight[name], deserved=owned[name]) for name in owned]
+    used = dict.fromkeys(owned, 0)
     for _ in range(total):
-        turn = first(*((queue, {GPU: used[queue.name]}) for queue in flat), asked={GPU: 1}, totals={GPU: total})
+        turn = first(*((queue, {GPU: used[queue.name]}) for queue in flat), asked={GPU: 1}, totals={GPU: 30})
         used[turn] += 1
-    want = shares(flat, total, dict.fromkeys(used, total))
-    assert all(abs(used[name] - want.get(name, 0)) <= 1 for name in used)
+    beyond = {name: max(0, used[name] - owned[name]) for name in used}
+    if any(beyond.values()):
+        assert all(used[name] >= owned[name] for name in used)
+    for one in used:
+        for other in used:
+            if beyond[one] and weight[other]:
+                assert weight[one], "a weight of 0 took what another wanted"
+                assert (beyond[one] - 1) * weight[other] <= beyond[other] * weight[one]
+    if set(weight.values()) == {1} and sum(owned.values()) <= total:
+        want = shares(flat, total, dict.fromkeys(used, total))
+        assert all(abs(used[name] - want.get(name, 0)) <= 1 for name in used)
 
 
 @pytest.mark.parametrize(
