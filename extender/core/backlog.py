@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from extender.core.ids import GroupKey, QueueName
+from extender.core.resources import Amounts
 
 #: a queue is closed from so many strays on; half of the 32 that the design allows
 STRAY_LIMIT = 16
@@ -20,11 +21,12 @@ STRAY_LIMIT = 16
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One group that is not admitted: its queue, its strays, and whether it waits for room."""
+    """One group that is not admitted: its queue, its strays, whether it waits for room, and what it asks for."""
 
     queue: QueueName
     strays: int
     for_room: bool
+    asked: Amounts = ()
 
 
 class Backlog:
@@ -34,6 +36,8 @@ class Backlog:
         self._groups: dict[GroupKey, Waiting] = {}
         self.strays: Counter[QueueName] = Counter()
         self.for_room: Counter[QueueName] = Counter()
+        self.groups: Counter[QueueName] = Counter()
+        self.asked: dict[QueueName, dict[str, int]] = {}
 
     def put(self, key: GroupKey, waiting: Waiting | None) -> None:
         """Replace what is known of a group; None when it does not wait."""
@@ -54,7 +58,15 @@ class Backlog:
         return not self.for_room[queue] and self.strays[queue] < STRAY_LIMIT
 
     def _count(self, waiting: Waiting, sign: int) -> None:
-        for sums, number in ((self.strays, waiting.strays), (self.for_room, int(waiting.for_room))):
-            sums[waiting.queue] += sign * number
-            if not sums[waiting.queue]:
-                del sums[waiting.queue]
+        queue = waiting.queue
+        for sums, number in ((self.strays, waiting.strays), (self.for_room, int(waiting.for_room)), (self.groups, 1)):
+            sums[queue] += sign * number
+            if not sums[queue]:
+                del sums[queue]
+        asked = self.asked.setdefault(queue, {})
+        for resource, amount in waiting.asked:
+            asked[resource] = asked.get(resource, 0) + sign * amount
+            if not asked[resource]:
+                del asked[resource]
+        if not asked:
+            del self.asked[queue]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from extender.core import messages, ordering, plans, quota, stating
+from extender.core import messages, ordering, plans, queue_stating, quota, stating
 from extender.core.backlog import Backlog, Waiting
 from extender.core.explain import is_ours
 from extender.core.feasibility import Feasibility
@@ -49,6 +49,7 @@ class Cycle:
         self.usage = Usage(world.queue_of)
         self.plans = plans.Plans(world, self.usage)
         self.opening = OpenList()
+        self.statements = queue_stating.Statements()
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
         self.dirty: dict[GroupKey, None] = {}
         self.grown = False
@@ -72,6 +73,7 @@ class Cycle:
         self.plans.reset()
         self.backlog = Backlog()
         self.opening.restart()
+        self.statements.restart()
         for index in (self.dirty, self._timers, self._waiting, self.suspects):
             index.clear()
 
@@ -90,6 +92,7 @@ class Cycle:
             for entry in self._turns():  # 3. order
                 self._turn(entry, room, failed, now)  # 4. place
         self._list_open_queues(now)
+        self.effects += self.statements.due(self.world.queues, self.usage, self.backlog, self._shared, now)
 
     def cluster_changed(self) -> None:
         """A node came, changed or went."""
@@ -118,6 +121,14 @@ class Cycle:
     def look_at(self, key: GroupKey, when: float) -> None:
         """Look at a group at this time, if not earlier."""
         self._timers[key] = min(when, self._timers.get(key, when))
+
+    def _shared(self) -> quota.Sums:
+        """What all queues have together: free, or used by them."""
+        shared = self.plans.free()
+        for root in self.usage.tree.roots:
+            for resource, amount in self.usage.of(root).items():
+                shared[resource] = shared.get(resource, 0) + amount
+        return shared
 
     def _turns(self) -> ordering.Turns[Entry]:
         turns = ordering.Turns(self.usage, self.totals, self._asked)
@@ -287,7 +298,7 @@ class Cycle:
         if planned and strays:
             pods = (self.world.pods.get(PodUid(slot)) for slot in planned)
             strays -= sum(1 for pod in pods if pod is not None and not pod.queue_gated)
-        return Waiting(queue, strays, refusal.reason in _FOR_ROOM)
+        return Waiting(queue, strays, refusal.reason in _FOR_ROOM, self._asked(entry))
 
     def _forget_group(self, entry: Entry) -> None:
         self.give_up(entry)

@@ -410,6 +410,8 @@ class Engine:
                 self._clearing_done(effect, failed, now)
             case messages.Withdraw() if failed:
                 self._again[effect] = now + FAILED_RETRY_SECONDS
+            case messages.StateQueue() if failed:
+                self._cycle.statements.failed(effect.name, now)
             case messages.StateGroup() if failed and effect.key in self.entries:
                 entry = self.entries[effect.key]
                 entry.stated, entry.state_after = ("", "", 0), now + STATE_RETRY_SECONDS

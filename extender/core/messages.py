@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
-from extender.core.model import Group, Hold, Node, Pod, Queue, Topology
+from extender.core.model import Group, Hold, Node, Pod, Queue, QueueStatus, Topology
 from extender.core.reasons import Refusal
+from extender.core.resources import Amounts
 
 # --- events: what the watches show (shared with the permit gate) -----------------------------------
 
@@ -237,4 +238,13 @@ class StateGroup:
     event: bool = True
 
 
-Effect = Ungate | Nominate | Wake | SetOpenQueues | Withdraw | StateGroup
+@dataclass(frozen=True, slots=True)
+class StateQueue:
+    """Write the status of a queue of ours. `before` has the amounts that may stand in the object."""
+
+    name: QueueName
+    status: QueueStatus
+    before: Amounts
+
+
+Effect = Ungate | Nominate | Wake | SetOpenQueues | Withdraw | StateGroup | StateQueue

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from extender.core import leading, messages, planning
 from extender.core.allowance import Allowance, over_capability
 from extender.core.feasibility import Facts
@@ -17,6 +19,7 @@ from extender.core.messages import Effect
 from extender.core.model import Hold, Pod
 from extender.core.planning import Entry, Member, Plan, Wish
 from extender.core.reasons import Reason, Refusal
+from extender.core.resources import exact_sum
 from extender.core.snapshot import Room
 from extender.core.usage import Usage
 from extender.core.world import World
@@ -222,6 +225,14 @@ class Plans:
                     continue
                 self.ledger.release(reservation.slot)
                 yield reservation
+
+    def free(self) -> dict[str, int]:
+        """What neither pods nor reservations take of the nodes, by resource."""
+        self.ledger.fit()
+        nodes = self._world.nodes
+        free = np.maximum(nodes.allocatable - nodes.used - self.ledger.reserved, 0)
+        names = self._world.columns.names[: free.shape[1]]
+        return {name: exact_sum(free[:, column]) for column, name in enumerate(names)}
 
     def unaccounted(self) -> int:
         """Planned reservations of pods that do not wait, and lingering ones that nothing is to end."""

@@ -123,6 +123,10 @@ class Cluster:
             case messages.SetOpenQueues(names):
                 self.open = names
                 self.watch.append(messages.OpenQueuesSeen(names))
+            case messages.StateQueue(name, status):
+                queue = self.truth.queues.get(name)
+                if queue is not None:
+                    self.show(replace(queue, status=status))
             case messages.StateGroup(key, uid, phase, refusal):
                 group = self.truth.groups.get(key)
                 if group is not None and group.uid == uid:

@@ -42,6 +42,8 @@ class Driver:
         self.engine = Engine(above)
         self.now = START
         self.effects: list[Effect] = []
+        #: writes to queues, which come with time and not with what a test is about
+        self.statements: list[messages.StateQueue] = []
         if opened is not None:
             self.send(messages.OpenQueuesSeen(opened))
         if active:
@@ -54,7 +56,8 @@ class Driver:
         """Hand these over, one by one."""
         found: list[Effect] = []
         for event in events:
-            found += self.engine.handle(event, self.now)
+            for effect in self.engine.handle(event, self.now):
+                (self.statements if isinstance(effect, messages.StateQueue) else found).append(effect)
             check(self.engine)
         self.effects += found
         return found

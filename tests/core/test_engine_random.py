@@ -114,15 +114,19 @@ class Machine(RuleBasedStateMachine):
         closed=st.sampled_from((False, False, False, True)),
     )
     def queue_object(self, name: str, parent: str | None, cap: int | None, kept: int, closed: bool) -> None:
-        self.cluster.show(
-            builders.make_queue(
-                name,
-                parent=parent,
-                capability=() if cap is None else ((builders.GPU, cap),),
-                guarantee=((builders.GPU, kept),) if kept else (),
-                closed=closed,
-            )
+        queue = builders.make_queue(
+            name,
+            parent=parent,
+            capability=() if cap is None else ((builders.GPU, cap),),
+            guarantee=((builders.GPU, kept),) if kept else (),
+            closed=closed,
+            generation=1,
         )
+        before = self.cluster.truth.queues.get(queue.name)
+        if before is not None:  # its status is not the user's to write
+            queue = replace(queue, status=before.status, generation=before.generation)
+            queue = replace(queue, generation=before.generation + (queue != before))
+        self.cluster.show(queue)
 
     @rule(data=st.data())
     def queue_object_gone(self, data: st.DataObject) -> None:
@@ -313,6 +317,19 @@ def at_rest(cluster: Cluster) -> None:
     assert (engine.backlog.strays, engine.backlog.for_room) == (+strays, +backlog)
     assert cluster.open == wanted_open(cluster, {queue for queue in backlog if backlog[queue] or strays[queue] >= 16})
     statements(cluster)
+    queue_statements(cluster)
+
+
+def queue_statements(cluster: Cluster) -> None:
+    """What a queue's object says is so, whatever happened to the writes."""
+    engine = cluster.engine
+    for name, queue in engine.world.queues.items():
+        assert dict(queue.status.allocated) == engine.usage.of(name)
+        waiting = [key for key, entry in engine.entries.items() if entry.refusal and engine.world.queue_of(key) == name]
+        assert queue.status.pending == len(waiting)
+        valid = next(one for one in queue.status.conditions if one.kind == "Valid")
+        refusal = engine.usage.tree.refusal(name, "team")
+        assert valid.true != (refusal is not None and refusal.reason is Reason.QUEUE_INVALID)
 
 
 def wanted_open(cluster: Cluster, busy: set[str]) -> frozenset[str]:
