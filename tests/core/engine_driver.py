@@ -148,6 +148,24 @@ def check(engine: Engine) -> None:
     assert not ledger.planned().keys() & ledger.lingering().keys(), "a slot is planned and lingers"
     assert engine.self_check() == 0
     assert engine.check_usage() == 0
+    for name, used in plain_usage(engine).items():
+        assert dict(engine.usage.of(QueueName(name))) == used, f"{name} uses something else"
+
+
+def plain_usage(engine: Engine) -> dict[str, dict[str, int]]:
+    """What each queue uses: every pod of ours on a node and every reservation, up the tree as the engine reads it."""
+    sums: dict[str, dict[str, int]] = {}
+    pods = [pod for pod in engine.world.pods.values() if pod.ours and pod.node is not None and not pod.ended]
+    charged = [(pod.queue or engine.world.queue_of(pod.group), pod.shape) for pod in pods]
+    ledger = ledger_of(engine)
+    reserved = [*ledger.planned().values(), *ledger.lingering().values()]
+    charged += [(engine.world.queue_of(reservation.group), reservation.shape) for reservation in reserved]
+    for queue, shape in charged:
+        for name in engine.usage.tree.path(queue):
+            there = sums.setdefault(name, {})
+            for resource, amount in shape.request:
+                there[resource] = there.get(resource, 0) + amount
+    return sums
 
 
 def overfull(engine: Engine) -> list[str]:
