@@ -29,7 +29,7 @@ class ReplicaOptions:
 
     hostname: a host name of its own (needed by a second replica). proxies: role -> proxy that its API traffic goes
     through. arguments, environment: role -> additions. qps, burst: limits of the scheduler's client, 0 for the
-    manifest's.
+    manifest's. profiles: names of stock profiles that its scheduler serves beside ours.
     """
 
     hostname: str = ""
@@ -38,6 +38,7 @@ class ReplicaOptions:
     environment: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     qps: float = 0
     burst: int = 0
+    profiles: Sequence[str] = ()
     stay: bool = False
 
 
@@ -190,6 +191,7 @@ class Replica:
             gate=self.gate_url,
             qps=self.options.qps,
             burst=self.options.burst,
+            profiles=self.options.profiles,
         )
         path = self.cluster.work / f"{self.cluster.unique(f'scheduler-{self.host}')}.yaml"
         path.write_text(yaml.safe_dump(config))
