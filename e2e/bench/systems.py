@@ -27,8 +27,7 @@ FLAGS = {
     "pods": "1 GPU, 4 CPU, 16 GiB each; launchers 8 CPU, no GPU",
     "kube-scheduler": "default profile, default percentageOfNodesToScore",
     "native-gang": f"the same with {NATIVE_GATES}",
-    "muster": "the manifests' scheduler configuration and environment (GOGC=400), extender and permit gate under their "
-    "ServiceAccount",
+    "muster": "the manifests' scheduler configuration, extender and permit gate under their ServiceAccount",
     "kubernetes": "1.37",
 }
 

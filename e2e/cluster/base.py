@@ -171,7 +171,6 @@ class Cluster:
         extra_flags: Sequence[str] = (),
         *,
         name: str = "kube-scheduler",
-        env: Mapping[str, str] | None = None,
         uts_hostname: str | None = None,
         wait: bool = True,
         stay: bool = False,
@@ -195,7 +194,7 @@ class Cluster:
             *extra_flags,
         ]
         log_path = self.work / f"{self.unique(name)}.log"
-        scheduler = Scheduler(argv, name, log_path, env=env, uts_hostname=uts_hostname, stay=stay)
+        scheduler = Scheduler(argv, name, log_path, uts_hostname=uts_hostname, stay=stay)
         scheduler.url, scheduler.token = f"https://127.0.0.1:{port}", kubeconfig.read(self.admin_with_token).token
         self.processes.append(scheduler)
         if wait:

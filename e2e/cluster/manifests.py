@@ -48,19 +48,10 @@ class Manifests:
 
     def service_account(self) -> str:
         """The service account of the Deployment that runs a kube-scheduler, in muster-system."""
-        return str(self._scheduler()[0]["serviceAccountName"])
-
-    def scheduler_environment(self) -> dict[str, str]:
-        """What the container of kube-scheduler has in its environment."""
-        return {entry["name"]: entry["value"] for entry in self._scheduler()[1].get("env", ())}
-
-    def _scheduler(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The pod's spec and the container that run kube-scheduler."""
         for document in self._of_kind("Deployment"):
             spec = document["spec"]["template"]["spec"]
-            for container in spec["containers"]:
-                if "kube-scheduler" in container.get("image", ""):
-                    return spec, container
+            if any("kube-scheduler" in container.get("image", "") for container in spec["containers"]):
+                return str(spec["serviceAccountName"])
         raise AssertionError("no Deployment runs a kube-scheduler")
 
     def has(self, kind: str) -> bool:

@@ -81,7 +81,6 @@ class Replica:
             self.config_path,
             extra_flags=self.options.arguments.get("scheduler", ()),
             name=f"scheduler-{self.host}",
-            env=self._rendered.scheduler_environment(),
             uts_hostname=self.options.hostname or None,
             wait=False,
             stay=self.options.stay,
