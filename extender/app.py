@@ -1,7 +1,7 @@
 """The extender's composition root: what is made of what, and in which order it starts.
 
 Takes settings, gives a running process; must not decide. The port opens first, so that probes are answered;
-verbs answer with an Error until every list is read and the gate's holds are known.
+verbs answer with an Error until every list is read, the gate's holds are known and the scheduler is found fit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from extender.core import messages
 from extender.core.activity import Activity
 from extender.core.engine import Engine
 from extender.core.model import Lease
-from extender.kube import client, effects, errors, feeds, lease, resources, writes
+from extender.kube import client, effects, errors, feeds, lease, resources, scheduler, writes
 from extender.runtime import census, lag, process, stopping, tasks
 from extender.runtime.dispatcher import Dispatcher, Final, Transient
 from extender.runtime.leadership import Leadership
@@ -75,7 +75,7 @@ class _Process:
         self._metrics = metrics
         self._api = api
         self._gate = gate
-        self._unsynced: set[str] = {"the gate's holds"}
+        self._unsynced: set[str] = {"the gate's holds", "a fit kube-scheduler"}
         self._effects = effects.Effects(api, told.cluster.namespace, lambda: datetime.datetime.now(datetime.UTC))
         self._engine = Engine(told.nominate_above_nodes)
         self._dispatcher = Dispatcher(self._write, self._report)
@@ -109,6 +109,8 @@ class _Process:
                 self._metrics.api,
             ),
         )
+        scheduler_fits = functools.partial(self._synced, "a fit kube-scheduler")
+        running.start("scheduler", scheduler.follow(self._api, self._told.scheduler, scheduler_fits))
         running.start("owner", self._owner.run())
         running.start("dispatcher", self._dispatcher.run())
         running.start("holds", self._gate.follow_holds(self._holds_seen))
@@ -117,7 +119,7 @@ class _Process:
         running.start("lag", lag.measure(self._metrics.api.loop_lag))
 
     def not_ready(self) -> str | None:
-        """What has not been read yet."""
+        """What has not been read or found yet."""
         return f"waiting for {', '.join(sorted(self._unsynced))}" if self._unsynced else None
 
     def _open_queues_feed(self) -> feeds.Feed:

@@ -20,6 +20,7 @@ NAMESPACE = "muster-system"
 LEASE = "muster-scheduler"
 EXTENDER_LISTEN = "127.0.0.1:8080"
 GATE_LISTEN = "127.0.0.1:8081"
+SCHEDULER = "https://127.0.0.1:10259"
 NOMINATE_ABOVE_NODES = 1000
 HTTP_TIMEOUT_SECONDS = 600
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -75,7 +76,7 @@ class Logging:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExtenderSettings:
-    """All that the extender is told; `gate` is the base URL of the permit gate."""
+    """All that the extender is told; `gate` and `scheduler` are base URLs, the latter of our kube-scheduler."""
 
     cluster: Cluster
     listen: Listen
@@ -83,6 +84,7 @@ class ExtenderSettings:
     logging: Logging
     hostname: str
     gate: str
+    scheduler: str
     nominate_above_nodes: int
 
 
@@ -112,6 +114,12 @@ def read_extender(argv: Sequence[str], hostname: str) -> ExtenderSettings:
         help="base URL of the permit gate (%(default)s)",
     )
     parser.add_argument(
+        "--scheduler",
+        type=_base_url,
+        default=SCHEDULER,
+        help="base URL of the kube-scheduler that calls us, whose version and feature gates are read (%(default)s)",
+    )
+    parser.add_argument(
         "--nominate-above-nodes",
         type=_whole_number(0, 1_000_000),
         default=NOMINATE_ABOVE_NODES,
@@ -121,6 +129,7 @@ def read_extender(argv: Sequence[str], hostname: str) -> ExtenderSettings:
     told = parser.parse_args(argv)
     cluster, tls = _cluster(parser, told), _tls(parser, told)
     _check_peer(parser, "--gate", told.gate, tls)
+    _check_beside(parser, "--scheduler", told.scheduler)
     return ExtenderSettings(
         cluster=cluster,
         listen=told.listen,
@@ -128,6 +137,7 @@ def read_extender(argv: Sequence[str], hostname: str) -> ExtenderSettings:
         logging=Logging(told.log_level, told.log_format),
         hostname=hostname,
         gate=told.gate,
+        scheduler=told.scheduler,
         nominate_above_nodes=told.nominate_above_nodes,
     )
 
@@ -239,6 +249,13 @@ def _check_peer(parser: argparse.ArgumentParser, option: str, url: str, tls: Tls
         parser.error(f"{option}: {parts.hostname} is another host and http is open; use https://, or a loopback one")
     if parts.scheme == "https" and tls is None:
         parser.error(f"{option}: https needs a certificate to show; add --tls-cert, --tls-key, --client-ca")
+
+
+def _check_beside(parser: argparse.ArgumentParser, option: str, url: str) -> None:
+    """kube-scheduler's own certificate proves nothing, and it is shown our token: no other host may get that."""
+    host = urllib.parse.urlsplit(url).hostname or ""
+    if not is_loopback(host):
+        parser.error(f"{option}: {host} is another host, which would be shown our token; use a loopback one")
 
 
 # --- single values ---------------------------------------------------------------------------------

@@ -204,28 +204,6 @@ async def test_an_event_is_complete_and_bounded(api: client.Api, stub: kube_stub
     assert datetime.datetime.strptime(body["eventTime"], "%Y-%m-%dT%H:%M:%S.%f%z").tzinfo is not None
 
 
-VERSIONS: dict[str, tuple[dict[str, Any], tuple[int, int] | None]] = {
-    "plain": ({"major": "1", "minor": "37"}, (1, 37)),
-    "with a vendor's plus": ({"major": "1", "minor": "34+"}, (1, 34)),
-    "empty": ({"major": "", "minor": ""}, None),
-    "missing": ({}, None),
-    "no number": ({"major": "1", "minor": "x"}, None),
-    "other digits": ({"major": "1", "minor": "٣"}, None),
-}
-
-
-@pytest.mark.parametrize(("content", "want"), VERSIONS.values(), ids=VERSIONS.keys())
-async def test_the_version(
-    api: client.Api, stub: kube_stub.Stub, content: dict[str, Any], want: tuple[int, int] | None
-) -> None:
-    stub.on("GET", "/version", ok(content))
-    if want is None:
-        with pytest.raises(errors.Unreadable):
-            await writes.version(api)
-    else:
-        assert await writes.version(api) == want
-
-
 async def test_live_reads_give_none_for_what_is_not_there(api: client.Api, stub: kube_stub.Stub) -> None:
     group = resources.Served(resources.NATIVE_POD_GROUPS, "v1beta1")
     path = "/apis/scheduling.k8s.io/v1beta1/namespaces/ns/podgroups/g"
