@@ -52,16 +52,6 @@ def units(name: str, amount: int) -> int:
     return result
 
 
-def value(text: object) -> int:
-    """Whole units of a quantity, rounded up."""
-    return units("", nanos(text))
-
-
-def milli(text: object) -> int:
-    """Thousandths of a quantity, rounded up: the base unit of cpu."""
-    return units(CPU, nanos(text))
-
-
 @lru_cache(maxsize=8192)
 def _nanos_of_text(text: str) -> int:
     form = _FORM.fullmatch(text) if 0 < len(text) <= _MAX_TEXT else None

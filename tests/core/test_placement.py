@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from extender.core.feasibility import Feasibility
 from extender.core.ids import NodeName, TaskName
-from extender.core.model import Node, Shape, Taint
-from extender.core.placement import Demand, Placement, more, place
+from extender.core.model import Node, Taint
+from extender.core.placement import Demand, Placement, place
 from extender.core.reasons import Reason, Refusal
 from extender.core.resources import PODS, amounts
 from extender.core.snapshot import Room, Snapshot
@@ -166,21 +166,6 @@ def check_refusal(nodes: Sequence[Node], demands: Sequence[Demand], refusal: Ref
         assert refusal.reason is Reason.FRAGMENTED
 
 
-@given(strategies.small_nodes(), strategies.small_shapes(), st.sampled_from((None, "block", "rack")))
-def test_more_says_how_many_fit(nodes: list[Node], shape: Shape, required: str | None) -> None:
-    keys = {None: (), "block": ("block",), "rack": ("block", "rack")}[required]
-    most = max(
-        (
-            oracles.most_of(nodes, shape, [r for r in rows if oracles.accepts(shape.constraints, nodes[r])])
-            for rows in oracles.domains(nodes, keys).values()
-        ),
-        default=0,
-    )
-    room = make_room(make_topology(), *nodes)
-    assert more(room, Demand(shape, 100), required=required) == min(100, most)
-    assert more(room, Demand(shape, 1), required=required) == min(1, most)
-
-
 def test_tasks_that_no_order_of_filling_would_place_are_found_by_search() -> None:
     # the pair belongs on b, but whichever task comes first is drawn to the fuller node
     nodes = [make_node("a", {"cpu": 5, GPU: 7}), make_node("b", {"cpu": 8, GPU: 5})]
@@ -293,7 +278,6 @@ def test_members_that_stand_already_bind_the_rest_to_their_domain() -> None:
     there = room.snapshot.rows([NodeName("a")])
     assert counts(room, place(room, [Demand(ONE_GPU, 2)], fixed=there, required="rack")) == {"a": 2}
     assert counts(room, place(room, [Demand(ONE_GPU, 2)], fixed=there, preferred="rack")) == {"a": 2}
-    assert more(room, Demand(ONE_GPU, 99), fixed=there, required="rack") == 8
     # climbing, the rack where they are is kept
     assert set(counts(room, place(room, [Demand(ONE_GPU, 10)], fixed=there, preferred="rack"))) == {"a", "b"}
     refusal = place(room, [Demand(ONE_GPU, 9)], fixed=there, required="rack")

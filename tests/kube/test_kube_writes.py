@@ -9,7 +9,7 @@ import pytest
 from kube_stub import fail, ok, pod
 
 from extender.core.model import Lease
-from extender.kube import client, errors, lease, resources, writes
+from extender.kube import client, errors, feeds, lease, resources, writes
 
 POD = "/api/v1/namespaces/ns/pods/p"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -264,24 +264,23 @@ def _rows(*plurals: str) -> Any:
     return ok({"resources": [{"name": plural} for plural in plurals]})
 
 
-async def test_discovery_takes_the_preferred_version_that_has_the_resource(
-    api: client.Api, stub: kube_stub.Stub
-) -> None:
+async def test_the_preferred_version_that_has_the_resource_is_taken(api: client.Api, stub: kube_stub.Stub) -> None:
     stub.on("GET", "/apis/scheduling.k8s.io/v1", _rows("priorityclasses"))
     stub.on("GET", "/apis/scheduling.k8s.io/v1beta1", _rows("podgroups", "podgroups/status"))
     stub.on("GET", "/apis/scheduling.x-k8s.io/v1alpha1", fail(404))
     stub.on("GET", "/apis/scheduling.volcano.sh/v1beta1", ok({"resources": "odd"}))
     stub.on("GET", "/apis/muster.dev/v1alpha1", _rows("queues", "podgroups"))
-    served = await resources.discover(api)
-    assert [row.collection for row in served] == [
+    probed = [await resources.probe(api, feed.resource) for feed in (*feeds.GANGS, *feeds.QUEUES)]
+    assert [served.collection for served in probed if served is not None] == [
         "/api/v1/pods",
         "/api/v1/nodes",
-        "/api/v1/namespaces",
         "/apis/scheduling.k8s.io/v1beta1/podgroups",
         "/apis/muster.dev/v1alpha1/podgroups",
+        "/api/v1/namespaces",
         "/apis/muster.dev/v1alpha1/queues",
     ]
 
 
 def test_watches_are_not_renewed_together() -> None:
-    assert len({resource.stagger for resource in resources.WATCHED}) >= len(resources.WATCHED) - 2
+    watched = [feed.resource for feed in (*feeds.GANGS, *feeds.QUEUES)]
+    assert len({resource.stagger for resource in watched}) >= len(watched) - 2
