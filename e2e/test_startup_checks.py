@@ -72,12 +72,14 @@ def play_scheduler() -> Iterator[Callable[[str], str]]:
 
 
 def readiness(replica: Replica) -> str:
-    """What /readyz of the extender says, be it ready or not."""
+    """What /readyz of the extender says, be it ready or not; nothing while it does not listen."""
     try:
         return process.http_text(f"{replica.extender_url}/readyz")
     except urllib.error.HTTPError as error:
         with error:
             return error.read().decode()
+    except urllib.error.URLError:
+        return ""
 
 
 def refusal_of(extender: process.Process) -> str:

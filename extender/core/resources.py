@@ -18,8 +18,14 @@ Row = npt.NDArray[np.int64]
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
-#: larger amounts are refused when read (wire), so that sums of 10^5 rows stay inside int64
-MAX_AMOUNT = 2**45 * 1024
+#: larger amounts are refused when read (wire), whatever they are of
+MAX_AMOUNT = 2**55
+#: A pod that asks for more of anything is refused when read, a node that has more counts as having so much, and as
+#: having room for so many pods at most. So no sum over a node leaves int64 while the node takes pods at all: each pod
+#: is one of `pods`, and the product is 2**62. Past that the column of `pods` says that the node is full, and the
+#: other columns, which wrap around, come back exactly when pods go. Sums over nodes are made in other ways.
+MAX_ON_NODE = 2**48
+MAX_PODS_ON_NODE = 2**14
 
 
 def amounts(values: Mapping[str, int]) -> Amounts:

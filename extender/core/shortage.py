@@ -121,5 +121,5 @@ def _free(room: Room, name: str, rows: Mask) -> int:
 
 
 def _exact_sum(values: Ints) -> int:
-    """Sum as a Python integer: 10^5 amounts of the largest size leave int64."""
+    """Sum as a Python integer: 10^5 nodes with the largest amount leave int64."""
     return (int((values >> 31).sum()) << 31) + int((values & (2**31 - 1)).sum())

@@ -25,7 +25,7 @@ Matrix = npt.NDArray[np.int64]
 #: resources that any node may have; every other one marks nodes that are worth keeping for who asks for it
 _ORDINARY = (CPU, MEMORY, PODS, "ephemeral-storage")
 _ORDINARY_PREFIXES = ("hugepages-", "attachable-volumes-")
-#: added to the order of nodes that come last; above every amount that a node may have (resources.MAX_AMOUNT)
+#: added to the order of nodes that come last; above every amount that a node may have (resources.MAX_ON_NODE)
 _LAST = 2**62
 #: shapes kept in their read form
 _WANTS = 1024

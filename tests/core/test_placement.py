@@ -15,7 +15,7 @@ from extender.core.ids import NodeName, TaskName
 from extender.core.model import Node, Taint
 from extender.core.placement import Demand, Placement, place
 from extender.core.reasons import Reason, Refusal
-from extender.core.resources import PODS, amounts
+from extender.core.resources import MAX_ON_NODE, PODS, amounts
 from extender.core.snapshot import Room, Snapshot
 from tests import oracles, strategies
 from tests.builders import (
@@ -461,11 +461,11 @@ def test_an_empty_cluster_refuses() -> None:
 
 
 def test_sums_of_the_largest_amounts_are_exact() -> None:
-    largest = 2**55
-    nodes = [Node(NodeName(f"n{n}"), {}, amounts({PODS: 9, "memory": largest})) for n in range(300)]
-    refusal = place(make_room(*nodes), [Demand(make_shape({"memory": largest}), 301)])
+    largest = MAX_ON_NODE
+    nodes = [Node(NodeName(f"n{n}"), {}, amounts({PODS: 9, "memory": largest})) for n in range(40_000)]
+    refusal = place(make_room(*nodes), [Demand(make_shape({"memory": largest}), 40_001)])
     assert refusal == Refusal(
-        Reason.RESOURCES, (("resource", "memory"), ("asked", 301 * largest), ("free", 300 * largest))
+        Reason.RESOURCES, (("resource", "memory"), ("asked", 40_001 * largest), ("free", 40_000 * largest))
     )
 
 
