@@ -359,6 +359,8 @@ CLUSTER = (
 )
 GPU_AND_CPU = make_shape({"cpu": 90_000, GPU: 1})
 
+NOT_OFFERED = ("problem", "no node offers it")
+
 REFUSALS: dict[str, tuple[list[Demand], dict[str, str], Refusal]] = {
     "a selector that no node has": (
         [Demand(ONE_GPU, 1, WORKER), Demand(make_shape(selector=(("block", "b9"),)), 1, LAUNCHER)],
@@ -393,13 +395,26 @@ REFUSALS: dict[str, tuple[list[Demand], dict[str, str], Refusal]] = {
         {},
         Refusal(
             Reason.RESOURCES,
-            (("task", "worker"), ("resource", "example.com/fpga"), ("asked", 2), ("free", 0)),
+            (("task", "worker"), ("resource", "example.com/fpga"), ("asked", 2), ("free", 0), NOT_OFFERED),
+        ),
+    ),
+    "a resource that nobody has is named before one of which there is far too little": (
+        [Demand(make_shape({"example.com/fpga": 1, GPU: 100}), 1)],
+        {},
+        Refusal(Reason.RESOURCES, (("resource", "example.com/fpga"), ("asked", 1), ("free", 0), NOT_OFFERED)),
+    ),
+    "also one of another task": (
+        [Demand(make_shape({GPU: 100}), 1, LAUNCHER), Demand(make_shape({"example.com/fpga": 1}), 1, WORKER)],
+        {},
+        Refusal(
+            Reason.RESOURCES,
+            (("task", "worker"), ("resource", "example.com/fpga"), ("asked", 1), ("free", 0), NOT_OFFERED),
         ),
     ),
     "a lone pod for a resource that nobody has": (
         [Demand(make_shape({"example.com/fpga": 1}), 1)],
         {},
-        Refusal(Reason.RESOURCES, (("resource", "example.com/fpga"), ("asked", 1), ("free", 0))),
+        Refusal(Reason.RESOURCES, (("resource", "example.com/fpga"), ("asked", 1), ("free", 0), NOT_OFFERED)),
     ),
     "a pod larger than any node": (
         [Demand(make_shape({GPU: 7}), 1)],
