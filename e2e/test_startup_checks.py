@@ -86,7 +86,7 @@ def refusal_of(extender: process.Process) -> str:
     """The log of an extender that ended by itself with an error, every line of it JSON."""
     waiting.wait_for(lambda: extender.returncode, START_SECONDS, "the extender ends", until=lambda code: code == 1)
     lines = [json.loads(line) for line in extender.log_path.read_text().splitlines()]
-    assert lines[-1]["message"] == "the extender ends"
+    assert (lines[-1]["message"], lines[-1]["process"]) == ("the process ends", "the extender")
     assert not [line for line in lines if line["message"] == "ready"]
     return json.dumps(lines[-1])
 

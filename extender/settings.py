@@ -74,32 +74,33 @@ class Logging:
     format: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ExtenderSettings:
-    """All that the extender is told; `gate` and `scheduler` are base URLs, the latter of our kube-scheduler."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """What both processes are told."""
 
     cluster: Cluster
     listen: Listen
     tls: Tls | None
     logging: Logging
     hostname: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderSettings(Process):
+    """All that the extender is told; `gate` and `scheduler` are base URLs, the latter of our kube-scheduler."""
+
     gate: str
     scheduler: str
     nominate_above_nodes: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class GateSettings:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GateSettings(Process):
     """All that the permit gate is told; `extender` is the base URL of the extender.
 
     `http_timeout` is the httpTimeout, in seconds, of the bind entry in the scheduler's configuration.
     """
 
-    cluster: Cluster
-    listen: Listen
-    tls: Tls | None
-    logging: Logging
-    hostname: str
     extender: str
     http_timeout: int
 
@@ -127,18 +128,11 @@ def read_extender(argv: Sequence[str], hostname: str) -> ExtenderSettings:
         help="with more nodes than this, lead the scheduler by nomination, else by filter (%(default)s)",
     )
     told = parser.parse_args(argv)
-    cluster, tls = _cluster(parser, told), _tls(parser, told)
-    _check_peer(parser, "--gate", told.gate, tls)
+    process = _process(parser, told, hostname)
+    _check_peer(parser, "--gate", told.gate, process["tls"])
     _check_beside(parser, "--scheduler", told.scheduler)
     return ExtenderSettings(
-        cluster=cluster,
-        listen=told.listen,
-        tls=tls,
-        logging=Logging(told.log_level, told.log_format),
-        hostname=hostname,
-        gate=told.gate,
-        scheduler=told.scheduler,
-        nominate_above_nodes=told.nominate_above_nodes,
+        **process, gate=told.gate, scheduler=told.scheduler, nominate_above_nodes=told.nominate_above_nodes
     )
 
 
@@ -159,17 +153,9 @@ def read_gate(argv: Sequence[str], hostname: str) -> GateSettings:
         help="httpTimeout of the bind entry in the scheduler's configuration (%(default)s)",
     )
     told = parser.parse_args(argv)
-    cluster, tls = _cluster(parser, told), _tls(parser, told)
-    _check_peer(parser, "--extender", told.extender, tls)
-    return GateSettings(
-        cluster=cluster,
-        listen=told.listen,
-        tls=tls,
-        logging=Logging(told.log_level, told.log_format),
-        hostname=hostname,
-        extender=told.extender,
-        http_timeout=told.http_timeout,
-    )
+    process = _process(parser, told, hostname)
+    _check_peer(parser, "--extender", told.extender, process["tls"])
+    return GateSettings(**process, extender=told.extender, http_timeout=told.http_timeout)
 
 
 def is_loopback(host: str) -> bool:
@@ -216,6 +202,17 @@ def _parser(module: str, description: str, listen: str) -> argparse.ArgumentPars
         help="one JSON object or one text a line (%(default)s)",
     )
     return parser
+
+
+def _process(parser: argparse.ArgumentParser, told: argparse.Namespace, hostname: str) -> dict[str, Any]:
+    """The fields of `Process`."""
+    return {
+        "cluster": _cluster(parser, told),
+        "listen": told.listen,
+        "tls": _tls(parser, told),
+        "logging": Logging(told.log_level, told.log_format),
+        "hostname": hostname,
+    }
 
 
 # --- rules over more than one option ---------------------------------------------------------------

@@ -14,6 +14,8 @@ from typing import Any
 
 import orjson
 
+from extender import settings
+
 MESSAGE_LIMIT = 300
 RETRY_AFTER_DEFAULT = 1.0
 RETRY_AFTER_CEILING = 60.0
@@ -25,7 +27,7 @@ class KubeError(Exception):
     kind = "other"
 
 
-class Unconfigured(KubeError):
+class Unconfigured(KubeError, settings.Unusable):
     """The credentials cannot be loaded; a person has to mend the configuration."""
 
     kind = "unconfigured"
