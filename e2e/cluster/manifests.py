@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -102,10 +103,21 @@ def folder_for(minor: str) -> pathlib.Path:
 
 
 def rewritten(
-    config: dict[str, Any], *, kubeconfig: pathlib.Path, extender: str, gate: str, qps: float = 0, burst: int = 0
+    config: dict[str, Any],
+    *,
+    kubeconfig: pathlib.Path,
+    extender: str,
+    gate: str,
+    qps: float = 0,
+    burst: int = 0,
+    profiles: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The scheduler configuration with addresses and credentials of this machine; all else as in the manifest."""
+    """The scheduler configuration with addresses and credentials of this machine; all else as in the manifest.
+
+    profiles: names of stock profiles that the same process serves beside ours.
+    """
     result = copy.deepcopy(config)
+    result["profiles"] += [{"schedulerName": name} for name in profiles]
     connection = result.setdefault("clientConnection", {})
     connection["kubeconfig"] = str(kubeconfig)
     if qps:

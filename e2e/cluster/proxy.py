@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import selectors
 import ssl
 import threading
 from collections.abc import Coroutine
@@ -33,7 +34,9 @@ HOP_BY_HOP = {
 WRITES = {"POST", "PUT", "PATCH", "DELETE"}
 REASONS = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError"}
 MAX_BODY = 32 * 1024 * 1024
-CLOSING_TURNS = 10
+CLOSING_SECONDS = 5.0
+#: what the loop itself has open: the socket that wakes it
+LOOPS_OWN_SOCKETS = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +112,8 @@ class Proxy:
         self._watches: list[web.Request] = []  # those being streamed now
         self._passing: set[asyncio.Future[web.Response]] = set()
         self._down = False
-        self._loop = asyncio.new_event_loop()
+        self._selector = selectors.DefaultSelector()
+        self._loop = asyncio.SelectorEventLoop(self._selector)
         self._thread = threading.Thread(target=self._loop.run_forever, name="api-proxy", daemon=True)
         self._session: aiohttp.ClientSession
         self._runner: web.AppRunner
@@ -230,15 +234,20 @@ class Proxy:
     async def _stop(self) -> None:
         for request in list(self._watches):
             _abort(request)
+        server = self._runner.server
         await self._runner.cleanup()
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        # Whose TLS handshake ended during the clean-up came too late for it.
+        if server is not None:
+            await server.shutdown(0)
         await self._session.close()
         # A closed TLS connection lets go of its socket some turns later, and the loop is about to end.
-        for _ in range(CLOSING_TURNS):
-            await asyncio.sleep(0)
+        ends = self._loop.time() + CLOSING_SECONDS
+        while len(self._selector.get_map()) > LOOPS_OWN_SOCKETS and self._loop.time() < ends:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.005)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()

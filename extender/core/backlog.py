@@ -2,18 +2,22 @@
 
 Takes one record per group, gives sums per queue kept up to date; must not look at pods.
 
-A queue is open while nothing of it waits for room, and it closes well before `STRAY_LIMIT` of its pods
-are strays (design 3.1): the ConfigMap and the admission policy need some milliseconds to follow, and
-pods created meanwhile come ungated.
+A queue is open while nothing of it waits for room, and it closes when `STRAY_LIMIT` of its pods are strays,
+whatever they wait for (design 3.1): the ConfigMap and the admission policy need some milliseconds to follow,
+and pods created meanwhile come ungated. A stray came through the queue that it names itself, also where its
+group waits because it names another one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import TypeVar
 
 from extender.core.ids import GroupKey, QueueName
 from extender.core.resources import Amounts
+
+K = TypeVar("K")
 
 #: a queue is closed from so many strays on; half of the 32 that the design allows
 STRAY_LIMIT = 16
@@ -21,11 +25,11 @@ STRAY_LIMIT = 16
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One group that is not admitted: its queue, its strays, whether it waits for room, and what it asks for."""
+    """One group that is not admitted: its queue, if it waits for room, its strays by queue, and what it asks for."""
 
     queue: QueueName
-    strays: int
     for_room: bool
+    strays: tuple[tuple[QueueName, int], ...] = ()
     asked: Amounts = ()
 
 
@@ -37,7 +41,7 @@ class Backlog:
         self.strays: Counter[QueueName] = Counter()
         self.for_room: Counter[QueueName] = Counter()
         self.groups: Counter[QueueName] = Counter()
-        self.asked: dict[QueueName, dict[str, int]] = {}
+        self.asked: dict[QueueName, Counter[str]] = {}
 
     def put(self, key: GroupKey, waiting: Waiting | None) -> None:
         """Replace what is known of a group; None when it does not wait."""
@@ -59,14 +63,18 @@ class Backlog:
 
     def _count(self, waiting: Waiting, sign: int) -> None:
         queue = waiting.queue
-        for sums, number in ((self.strays, waiting.strays), (self.for_room, int(waiting.for_room)), (self.groups, 1)):
-            sums[queue] += sign * number
-            if not sums[queue]:
-                del sums[queue]
-        asked = self.asked.setdefault(queue, {})
+        for named, number in waiting.strays:
+            _add(self.strays, named, sign * number)
+        _add(self.for_room, queue, sign * waiting.for_room)
+        _add(self.groups, queue, sign)
+        asked = self.asked.setdefault(queue, Counter())
         for resource, amount in waiting.asked:
-            asked[resource] = asked.get(resource, 0) + sign * amount
-            if not asked[resource]:
-                del asked[resource]
+            _add(asked, resource, sign * amount)
         if not asked:
             del self.asked[queue]
+
+
+def _add(sums: Counter[K], key: K, number: int) -> None:
+    sums[key] += number
+    if not sums[key]:
+        del sums[key]

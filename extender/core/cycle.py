@@ -12,7 +12,7 @@ from extender.core import messages, ordering, plans, queue_stating, quota, stati
 from extender.core.backlog import Backlog, Waiting
 from extender.core.explain import is_ours
 from extender.core.feasibility import Feasibility
-from extender.core.ids import GroupKey, NodeName, PodUid
+from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.ledger import Slot
 from extender.core.membership import Need, Standing, Tally, satisfied, standing
 from extender.core.model import Pod
@@ -293,12 +293,15 @@ class Cycle:
     def _as_waiting(self, entry: Entry, refusal: Refusal) -> Waiting:
         tally = self.world.tallies.get(entry.key) or Tally()
         queue = self.world.queue_of(entry.key)
-        strays = tally.count(Standing.WAITING) - tally.gated
-        planned = self.plans.ledger.of_group(entry.key)
-        if planned and strays:
-            pods = (self.world.pods.get(PodUid(slot)) for slot in planned)
-            strays -= sum(1 for pod in pods if pod is not None and not pod.queue_gated)
-        return Waiting(queue, strays, refusal.reason in _FOR_ROOM, self._asked(entry))
+        strays: Counter[QueueName] = Counter()
+        for named, number in tally.ungated.items():
+            strays[named or queue] += number
+        if strays:
+            for slot in self.plans.ledger.of_group(entry.key):
+                pod = self.world.pods.get(PodUid(slot))
+                if pod is not None and standing(pod) is Standing.WAITING and not pod.queue_gated:
+                    strays[pod.queue or queue] -= 1
+        return Waiting(queue, refusal.reason in _FOR_ROOM, tuple(strays.items()), self._asked(entry))
 
     def _forget_group(self, entry: Entry) -> None:
         self.give_up(entry)

@@ -75,9 +75,6 @@ VOLCANO_QUEUES = Resource("scheduling.volcano.sh", ("v1beta1",), "queues", names
 POD_GROUPS = Resource("muster.dev", ("v1alpha1",), "podgroups", namespaced=True, optional=True)
 TOPOLOGIES = Resource("muster.dev", ("v1alpha1",), "topologies", namespaced=False, optional=True)
 
-POD_GROUP_SOURCES = (NATIVE_POD_GROUPS, PLUGIN_POD_GROUPS, VOLCANO_POD_GROUPS, POD_GROUPS)
-WATCHED = (PODS, NODES, NAMESPACES, *POD_GROUP_SOURCES, QUEUES, VOLCANO_QUEUES, TOPOLOGIES)
-
 
 def config_map(namespace: str, name: str) -> Resource:
     """The one ConfigMap of that name."""
@@ -106,12 +103,6 @@ async def probe(api: client.Api, resource: Resource) -> Served | None:
         if await _serves(api, resource, version):
             return Served(resource, version)
     return None
-
-
-async def discover(api: client.Api, resources: tuple[Resource, ...] = WATCHED) -> list[Served]:
-    """The served ones of `resources`, in their order."""
-    probed = [await probe(api, resource) for resource in resources]
-    return [served for served in probed if served is not None]
 
 
 def quote(segment: str) -> str:
