@@ -260,6 +260,7 @@ class Queue:
     closed: bool = False
     #: namespaces whose pods may use it and the queues below; None = all
     namespaces: frozenset[str] | None = None
+    uid: str = ""
     generation: int = 0
     #: as it stands in an object of ours
     status: QueueStatus = QueueStatus()

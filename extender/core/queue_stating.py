@@ -38,8 +38,8 @@ class Statements:
     def __init__(self) -> None:
         self._look_at = 0.0
         self._not_before: dict[QueueName, float] = {}
-        #: what we asked to write, and what the object said then: until it says something else that counts
-        self._asked: dict[QueueName, tuple[QueueStatus, QueueStatus]] = {}
+        #: what we asked to write, and of which object that said what: until it says something else that counts
+        self._asked: dict[QueueName, tuple[QueueStatus, str, QueueStatus]] = {}
 
     def restart(self) -> None:
         """Nothing of ours is under way any more."""
@@ -76,15 +76,15 @@ class Statements:
             known = self._known(queue)
             status = _status(queue, usage, backlog, shares.get(queue.name, {}), known, now)
             if status != known:
-                self._asked[queue.name] = (status, queue.status)
+                self._asked[queue.name] = (status, queue.uid, queue.status)
                 self._not_before[queue.name] = now + WRITE_SECONDS
                 stands = dict(queue.status.allocated) | dict(known.allocated)
                 writes.append(StateQueue(queue.name, status, tuple(sorted(stands.items()))))
         return writes
 
     def _known(self, queue: Queue) -> QueueStatus:
-        asked, stood = self._asked.get(queue.name, (queue.status, queue.status))
-        return asked if queue.status == stood else queue.status
+        asked, *of = self._asked.get(queue.name, (queue.status, queue.uid, queue.status))
+        return asked if of == [queue.uid, queue.status] else queue.status
 
 
 def _wanted(usage: Usage, backlog: Backlog) -> dict[QueueName, Sums]:

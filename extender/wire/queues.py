@@ -44,6 +44,7 @@ def decode_queue(source: Source, obj: object) -> Queue:
         priority=reader.integer(spec, "priority", "spec.priority", -MAX_PRIORITY, MAX_PRIORITY) or 0,
         closed=_closed(reader, source, spec, status),
         namespaces=_namespaces(reader, spec),
+        uid=reader.text(meta, "uid", "metadata.uid"),
         generation=reader.integer(meta, "generation", "metadata.generation") or 0,
         status=_status(status) if source is Source.MUSTER else QueueStatus(),
         problems=tuple(reader.problems),

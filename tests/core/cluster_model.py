@@ -80,6 +80,7 @@ class Cluster:
 
     def _used(self) -> dict[tuple[QueueName, str], int]:
         usage = self.engine.usage
+        self.engine._cycle.follow_queues()  # that a queue was moved below another is nobody's decision
         return {(name, what): usage.of(name).get(what, 0) for name, what in self._caps()}
 
     def _caps(self) -> dict[tuple[QueueName, str], int]:

@@ -123,8 +123,10 @@ class Machine(RuleBasedStateMachine):
             generation=1,
         )
         before = self.cluster.truth.queues.get(queue.name)
+        self.number += 1
+        queue = replace(queue, uid=f"uid-{self.number}")
         if before is not None:  # its status is not the user's to write
-            queue = replace(queue, status=before.status, generation=before.generation)
+            queue = replace(queue, uid=before.uid, status=before.status, generation=before.generation)
             queue = replace(queue, generation=before.generation + (queue != before))
         self.cluster.show(queue)
 

@@ -178,6 +178,15 @@ def test_what_somebody_else_writes_is_mended() -> None:
     assert len(engine.statements) == 2
 
 
+def test_a_queue_that_is_made_anew_under_its_name_is_told_anew() -> None:
+    engine = Driver(gpu_node(), make_queue("a", uid="1"))
+    engine.tick()
+    engine.send(messages.QueueGone(Source.MUSTER, QueueName("a")))
+    engine.see(make_queue("a", uid="2"))
+    engine.ticks(WRITE_SECONDS + 1)
+    assert len(engine.statements) == 2
+
+
 def test_amounts_that_are_used_no_more_are_named_so_that_they_go() -> None:
     engine = Driver(gpu_node(), make_queue("a", status=QueueStatus(allocated=((GPU, 3),))))
     engine.tick()

@@ -17,7 +17,7 @@ X = QueueName("x")
 
 
 def ours(spec: Any = None, status: Any = None) -> Queue:
-    meta = {"name": "x", "generation": 3}
+    meta = {"name": "x", "uid": "u-1", "generation": 3}
     return objects.decode_queue(Source.MUSTER, {"metadata": meta, "spec": spec, "status": status})
 
 
@@ -50,7 +50,7 @@ def volcano(spec: Any = None, status: Any = None, name: str = "x") -> Queue:
     },
 )
 def test_a_queue_of_ours(spec: dict, want: dict) -> None:
-    assert ours(spec) == Queue(X, generation=3, **want)
+    assert ours(spec) == Queue(X, uid="u-1", generation=3, **want)
 
 
 @table(
