@@ -71,6 +71,7 @@ class Cycle:
         """Forget every decision; what the gate holds stays known."""
         self.entries.clear()
         self.plans.reset()
+        self.usage.take_moved()
         self.backlog = Backlog()
         self.opening.restart()
         self.statements.restart()
@@ -80,6 +81,8 @@ class Cycle:
     def run(self, now: float) -> None:
         """One round. Step 5 of design section 5 comes with reclaim."""
         self.follow_queues()
+        for key in self.usage.take_moved():
+            self._queue_left(key, now)
         for reservation in self.plans.broken(self.suspects, self._feasibility.at(self.world)):
             self.unplaced(reservation.group, PodUid(reservation.slot))
         self.suspects.clear()
@@ -121,6 +124,13 @@ class Cycle:
     def look_at(self, key: GroupKey, when: float) -> None:
         """Look at a group at this time, if not earlier."""
         self._timers[key] = min(when, self._timers.get(key, when))
+
+    def _queue_left(self, key: GroupKey, now: float) -> None:
+        """What the group uses is free in its old queue; what is only planned for it is to be asked of its new one."""
+        self.grown = True
+        entry = self.entries.get(key)
+        if entry is not None and self.plans.ledger.of_group(key):
+            self.refuse(entry, Refusal(Reason.QUEUED), now)
 
     def _shared(self) -> quota.Sums:
         """What all queues have together: free, or used by them."""

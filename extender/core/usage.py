@@ -36,6 +36,7 @@ class Usage:
     def __init__(self, queue_of: Callable[[GroupKey], QueueName]) -> None:
         self._queue_of = queue_of
         self._groups: dict[GroupKey, _Charged] = {}
+        self._moved: list[GroupKey] = []
         self._total: dict[QueueName, Sums] = {}
         #: grows with each change of a sum
         self.changes = 0
@@ -91,6 +92,12 @@ class Usage:
                 self._book(group.queue, amounts, -number)
                 self._book(queue, amounts, number)
         group.queue = queue
+        self._moved.append(key)
+
+    def take_moved(self) -> list[GroupKey]:
+        """Groups that have changed their queue since this was last asked."""
+        moved, self._moved = self._moved, []
+        return moved
 
     def settle_namespace(self, namespace: str) -> None:
         """The same for all groups of a namespace."""

@@ -57,6 +57,8 @@ class Cluster:
         for node in list(self.truth.nodes.nodes):
             if node is not None:
                 self.tell(messages.NodeSeen(node))
+        for name, chosen in self.truth.namespace_queue.items():
+            self.tell(messages.NamespaceSeen(name, chosen))
         for group in self.truth.groups.values():
             self.tell(messages.GroupSeen(group))
         for queue in self.truth.queues.values():
@@ -157,6 +159,12 @@ class Cluster:
             self._retry_aside()
         if isinstance(thing, Pod) and thing.ours:
             self._queue(thing)
+
+    def choose_queue(self, namespace: str, queue: QueueName | None) -> None:
+        """The label of a namespace names this queue from now on."""
+        event = messages.NamespaceSeen(namespace, queue)
+        self.truth.apply(event)
+        self.watch.append(event)
 
     def delete(self, thing: Node | Pod | Group | Queue) -> None:
         """This object is gone."""

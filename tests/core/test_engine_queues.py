@@ -277,3 +277,31 @@ def test_a_pod_that_waits_on_moves_with_its_namespace_to_another_queue() -> None
     engine.send(messages.NamespaceSeen("team", QueueName("a")))
     engine.tick()
     assert engine.engine.backlog.for_room == {"a": 2}
+
+
+def test_quota_that_a_group_takes_along_to_another_queue_is_free_in_the_old_one() -> None:
+    runs = gated([make_pod(f"p{n}", ONE, group="train") for n in range(2)])
+    waits = gang("waits", 2, "a")
+    engine = Driver(
+        gpu_node(), capped("a", 2), make_queue("b"), make_group("train", 2, queue="a"), make_group("waits", 2), *runs
+    )
+    engine.tick()
+    engine.bind(*runs)
+    engine.see(*waits)
+    engine.tick()
+    assert engine.reason(waits[0]) is Reason.QUOTA
+    engine.see(make_group("train", 2, queue="b"))
+    engine.tick()
+    assert None not in engine.nodes(waits)
+
+
+def test_a_plan_does_not_move_to_a_queue_that_has_no_quota_for_it() -> None:
+    pods = gated([make_pod(f"p{n}", ONE, group="train") for n in range(2)])
+    engine = Driver(gpu_node(), make_queue("a"), capped("b", 1), make_group("train", 2, queue="a"), *pods)
+    engine.tick()
+    assert None not in engine.nodes(pods)
+    engine.see(make_group("train", 2, queue="b"))
+    engine.tick()
+    assert engine.nodes(pods) == [None, None]
+    assert engine.reason(pods[0]) is Reason.QUOTA
+    assert (used(engine, "a"), used(engine, "b")) == (0, 0)

@@ -130,6 +130,10 @@ class Machine(RuleBasedStateMachine):
             queue = replace(queue, generation=before.generation + (queue != before))
         self.cluster.show(queue)
 
+    @rule(name=st.sampled_from((None, "left", "right", "top")))
+    def namespace_queue(self, name: str | None) -> None:
+        self.cluster.choose_queue("team", name)
+
     @rule(data=st.data())
     def queue_object_gone(self, data: st.DataObject) -> None:
         queues = list(self.cluster.truth.queues.values())
