@@ -279,6 +279,28 @@ def test_room_is_divided_by_what_queues_deserve_and_idle_room_is_lent(
     wait_usage_sound(scene)
 
 
+def test_room_that_a_queue_is_owed_is_not_lent_on_piece_by_piece(
+    scene: Scene, queues: Queues, make_nodes: MakeNodes
+) -> None:
+    make_nodes(1)
+    a = queues.make("a", deserved=gpus(4))
+    b = queues.make("b")
+    for number in range(8):
+        scene.pod(f"b-{number}", queue=b)
+    scene.wait_bound("b", 8)
+    start(scene, "gang", 4, a)
+    scene.wait_says("gang", "InsufficientResources")
+    scene.group("next", 1, queue=b)
+    scene.gang("next", 1)
+    scene.delete("b-0", "b-1", "b-2")
+    scene.wait_says("next", "ReservedForOthers")
+    assert scene.bound("next") == {}
+    scene.delete("b-3")
+    scene.wait_started("gang", 4)
+    scene.delete("b-4")
+    scene.wait_started("next", 1)
+
+
 def test_a_guarantee_is_never_lent(scene: Scene, queues: Queues, make_nodes: MakeNodes) -> None:
     make_nodes(1)
     queues.make("kept", guarantee={"resource": gpus(3)})

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 
 from extender.core import messages, ordering, plans, queue_stating, quota, stating
+from extender.core.allowance import owns
 from extender.core.backlog import Backlog, Waiting
+from extender.core.claims import Claim
 from extender.core.explain import is_ours
 from extender.core.feasibility import Feasibility
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
@@ -37,6 +39,8 @@ _FOR_ROOM = (
     *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED),
     *(Reason.QUOTA, Reason.RESERVED),
 )
+#: those of them for which room on nodes is held back
+_HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY)
 
 
 class Cycle:
@@ -203,8 +207,29 @@ class Cycle:
             if entry.offered:  # what would be so with every node offered is said first
                 refusal = self.plans.refusal_anywhere(entry, room, now) or plans.refused_by_scheduler(entry)
             self.refuse(entry, refusal, now, keep=self.startable(entry))
+            if known is None:
+                self._claim(entry, refusal, room, now)
+            else:  # one that is equal, in the same queue and before it, has claimed what can be
+                self.grown |= self.plans.claims.drop(entry.key)
             self._look_again(entry, now)
         self._state(entry, now)
+
+    def _claim(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> None:
+        """The first of a queue's groups that waits for room that the queue owns holds it back from who would borrow."""
+        queue, order, claims = self.world.queue_of(entry.key), self._order_key(entry), self.plans.claims
+        asked = self._asked(entry)
+        if (
+            refusal.reason in _HELD_BACK
+            and owns(self.usage, queue, asked)
+            and claims.is_first(queue, entry.key, order)
+            and not self.startable(entry)
+            and self.plans.could_start(entry, room, now)
+        ):
+            pods = self.world.members[entry.key].values()
+            constraints = frozenset(pod.shape.constraints for pod in pods if standing(pod) is Standing.WAITING)
+            claims.put(queue, Claim(entry.key, order, asked, constraints))
+        else:
+            self.grown |= claims.drop(entry.key)
 
     def _look_again(self, entry: Entry, now: float) -> None:
         """When time alone may change what it waits for: room, members that stay away, or offered lists."""
@@ -267,6 +292,7 @@ class Cycle:
         entry.refusal = None
         self._waiting.pop(entry.key, None)
         self.backlog.put(entry.key, None)
+        self.grown |= self.plans.claims.drop(entry.key)
         if any(r.expected for r in self.plans.ledger.of_group(entry.key).values()):
             self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
         self.lead(entry, now)
@@ -315,6 +341,7 @@ class Cycle:
 
     def _forget_group(self, entry: Entry) -> None:
         self.give_up(entry)
+        self.grown |= self.plans.claims.drop(entry.key)
         self.backlog.put(entry.key, None)
         self.entries.pop(entry.key, None)
         self._waiting.pop(entry.key, None)

@@ -55,17 +55,21 @@ def rank(at: Position, used: Mapping[str, int], asked: Amounts, totals: Mapping[
     beyond it, for their weight (dominant resource fairness).
     """
     owned, priority, weight = at.owned, -at.queue.priority, at.queue.weight
-    if owned:
-        named = [(resource, amount) for resource, amount in asked if resource in owned]
-        if named and all(used.get(r, 0) + amount <= owned[r] for r, amount in named):
-            parts = [ratio(used.get(r, 0), amount) for r, amount in owned.items() if amount]
-            return (False, priority, False, max(parts, default=0))
+    if inside(at, used, asked):
+        parts = [ratio(used.get(r, 0), amount) for r, amount in owned.items() if amount]
+        return (False, priority, False, max(parts, default=0))
     parts = [
         ratio(beyond, totals[resource] * (weight or 1))
         for resource, amount in used.items()
         if totals.get(resource) and (beyond := amount - owned.get(resource, 0)) > 0
     ]
     return (True, priority, not weight, max(parts, default=0))
+
+
+def inside(at: Position, used: Mapping[str, int], asked: Amounts) -> bool | None:
+    """Whether the queue would still be inside what it owns of what is asked for; None when it names nothing of it."""
+    named = [(resource, amount) for resource, amount in asked if resource in at.owned] if at.owned else []
+    return all(used.get(r, 0) + amount <= at.owned[r] for r, amount in named) if named else None
 
 
 def ratio(amount: int, whole: int) -> int:

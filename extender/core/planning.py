@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from extender.core import placement
-from extender.core.allowance import Allowance
+from extender.core.allowance import Allowance, Barred
 from extender.core.ids import GroupKey, NodeName, PodUid, TaskName
 from extender.core.ledger import Ledger, Slot
 from extender.core.membership import STARTED, Need, Standing, Tally, satisfied, standing
@@ -281,9 +281,18 @@ def _together(
     if refused is not None:
         return refused
     snapshot = room.snapshot
-    found = placement.place(room, demands, fixed=snapshot.rows(fixed), required=wish.required, preferred=wish.preferred)
+
+    def place(demands: Sequence[placement.Demand]) -> placement.Placement | Refusal:
+        rows = snapshot.rows(fixed)
+        return placement.place(room, demands, fixed=rows, required=wish.required, preferred=wish.preferred)
+
+    barred = allowance.barred(asked)
+    found = place(demands if barred is None else [_outside(demand, barred) for demand in demands])
     if isinstance(found, Refusal):
-        return found
+        if barred is None:
+            return found
+        anywhere = place(demands)
+        return anywhere if isinstance(anywhere, Refusal) else Refusal(Reason.RESERVED, (("for", str(barred.by)),))
     found.take(room)
     allowance.take(asked)
     return [
@@ -297,6 +306,11 @@ def _together(
 def _demand(room: Room, member: Member, count: int) -> placement.Demand:
     allowed = None if member.allowed is None else room.snapshot.mask(member.allowed)
     return placement.Demand(member.shape, count, member.task, allowed)
+
+
+def _outside(demand: placement.Demand, barred: Barred) -> placement.Demand:
+    allowed = ~barred.rows if demand.allowed is None else demand.allowed & ~barred.rows
+    return replace(demand, allowed=allowed)
 
 
 def _one_by_one(

@@ -12,6 +12,7 @@ import numpy as np
 
 from extender.core import leading, messages, planning
 from extender.core.allowance import Allowance, over_capability
+from extender.core.claims import Claims
 from extender.core.feasibility import Facts
 from extender.core.ids import NodeName, PodUid
 from extender.core.ledger import Ledger, Reservation, Slot
@@ -31,6 +32,7 @@ class Plans:
     def __init__(self, world: World, usage: Usage) -> None:
         self._world = world
         self._usage = usage
+        self.claims = Claims()
         self.ledger = Ledger(world.nodes, usage.charge)
         self.holds: Mapping[PodUid, Hold] = {}
         #: nominated uids whose clearing has not been confirmed yet
@@ -45,6 +47,7 @@ class Plans:
     def reset(self) -> None:
         """Forget all plans; what the gate holds stays known."""
         self.ledger.clear()
+        self.claims = Claims()
         self._clearing.clear()
 
     def make(self, entry: Entry, room: Room, now: float) -> Refusal | None:
@@ -111,7 +114,15 @@ class Plans:
         return self._usage.tree.refusal(self._world.queue_of(entry.key), entry.key.namespace) or wish
 
     def _fulfil(self, entry: Entry, wish: Wish, room: Room) -> Plan | Refusal:
-        return planning.fulfil(wish, room, Allowance(self._usage, self._world.queue_of(entry.key), room))
+        return planning.fulfil(wish, room, Allowance(self._usage, self._world.queue_of(entry.key), room, self.claims))
+
+    def could_start(self, entry: Entry, room: Room, now: float) -> bool:
+        """True when the group would have its places if nothing else ran."""
+        wish = self._wish(entry, now)
+        if not isinstance(wish, Wish):
+            return False
+        alone, queue = Usage(self._world.queue_of), self._world.queue_of(entry.key)
+        return isinstance(planning.fulfil(wish, there := room.emptied(), Allowance(alone, queue, there)), Plan)
 
     def lead(self, entry: Entry, nominate: bool, now: float) -> Iterator[Effect]:
         """Effects that bring kube-scheduler to the plan; each is given once."""

@@ -163,6 +163,12 @@ class Room:
         twin.snapshot, twin.free, twin._usable = self.snapshot, self.free.copy(order="F"), {}
         return twin
 
+    def emptied(self) -> Room:
+        """The room that there would be if nothing ran."""
+        twin = Room.__new__(Room)
+        twin.snapshot, twin.free, twin._usable = self.snapshot, self.snapshot.allocatable.copy(order="F"), {}
+        return twin
+
     def take(self, row: int, request: Row, count: int = 1) -> None:
         """Use up the room of `count` pods of this request on a node."""
         width = min(len(request), self.free.shape[1])
@@ -177,9 +183,12 @@ class Room:
         """What is free of a resource on the nodes that take any pod now."""
         found = self._usable.get(resource)
         if found is None:
-            column = self.snapshot.columns.of(resource)
-            rows = self.snapshot.facts.open
-            known = column is not None and column < self.free.shape[1]
-            free = exact_sum(np.maximum(self.free[rows, column], 0)) if known else 0
-            found = self._usable[resource] = free
+            found = self._usable[resource] = self.usable_on(self.snapshot.facts.open, resource)
         return found
+
+    def usable_on(self, rows: Mask, resource: str) -> int:
+        """What is free of a resource on these rows."""
+        column = self.snapshot.columns.of(resource)
+        if column is None or column >= self.free.shape[1]:
+            return 0
+        return exact_sum(np.maximum(self.free[rows, column], 0))

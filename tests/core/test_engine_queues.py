@@ -305,3 +305,94 @@ def test_a_plan_does_not_move_to_a_queue_that_has_no_quota_for_it() -> None:
     assert engine.nodes(pods) == [None, None]
     assert engine.reason(pods[0]) is Reason.QUOTA
     assert (used(engine, "a"), used(engine, "b")) == (0, 0)
+
+
+# --- what waits holds back ---------------------------------------------------------------------------
+
+
+def owed(*more: Any, size: int = 4, **fields: Any) -> tuple[Driver, list[Pod], list[Pod]]:
+    """Queue b has borrowed a whole node; a gang of queue a waits for its half, and a pod of b for any room."""
+    borrowed = [lone(f"b{n}", "b") for n in range(8)]
+    engine = Driver(gpu_node(), make_queue("a", deserved=((GPU, 4),)), make_queue("b"), *borrowed)
+    engine.tick()
+    engine.bind(*borrowed)
+    waits = gang("waits", size, "a", **fields)
+    engine.see(make_group("waits", size), *waits, lone("next", "b"), *more)
+    engine.tick()
+    return engine, [builders.bound(pod, "gpu-0") for pod in borrowed], waits
+
+
+def end(engine: Driver, *pods: Pod) -> None:
+    """These end well, one cycle after the other."""
+    for pod in pods:
+        engine.see(replace(pod, phase="Succeeded"))
+        engine.tick()
+
+
+def test_room_that_a_queue_is_owed_is_not_lent_on_piece_by_piece() -> None:
+    engine, running, waits = owed()
+    end(engine, *running[:3])
+    assert engine.node(lone("next", "b")) is None
+    assert engine.reason(lone("next", "b")) is Reason.RESERVED
+    assert engine.detail(lone("next", "b")) == {"for": "muster/team/waits"}
+    end(engine, running[3])
+    assert None not in engine.nodes(waits)
+    end(engine, running[4])
+    assert engine.node(lone("next", "b")) == "gpu-0"
+
+
+def test_room_that_the_owner_cannot_use_is_open_to_all() -> None:
+    engine, running, _ = owed(gpu_node("other", 1, {"zone": "x"}), constraints={"selector": (("zone", "y"),)})
+    engine.see(gpu_node("gpu-0", 8, {"zone": "y"}))
+    engine.tick()
+    assert engine.node(lone("next", "b")) == "other"
+    engine.see(lone("third", "b"))
+    end(engine, running[0])
+    assert engine.reason(lone("third", "b")) is Reason.RESERVED
+
+
+def test_where_there_is_enough_for_both_nobody_waits() -> None:
+    engine, _, waits = owed(size=2)
+    engine.see(*(gpu_node(f"half-{n}", 1) for n in range(3)), make_group("waits", 2, topology_required="zone"))
+    engine.tick()
+    assert engine.nodes(waits) == [None, None]
+    assert engine.node(lone("next", "b")) is not None
+
+
+@pytest.mark.parametrize(
+    "hopeless",
+    [
+        pytest.param({"gpus": 9}, id="a member larger than any node"),
+        pytest.param({"constraints": {"selector": (("zone", "nowhere"),)}}, id="no node that it accepts"),
+    ],
+)
+def test_who_could_not_start_in_an_empty_cluster_holds_nothing_back(hopeless: dict[str, Any]) -> None:
+    queue = make_queue("a", deserved=((GPU, 99),))
+    engine, running, _ = owed(queue, **hopeless)
+    end(engine, running[0])
+    assert engine.node(lone("next", "b")) == "gpu-0"
+
+
+def test_who_asks_for_more_than_its_queue_owns_holds_nothing_back() -> None:
+    engine, running, _ = owed(size=5)
+    end(engine, running[0])
+    assert engine.node(lone("next", "b")) == "gpu-0"
+
+
+def test_what_was_held_back_is_free_when_the_one_that_waited_is_gone() -> None:
+    engine, running, waits = owed()
+    end(engine, running[0])
+    assert engine.reason(lone("next", "b")) is Reason.RESERVED
+    engine.gone(*waits)
+    engine.tick()
+    engine.tick()
+    assert engine.node(lone("next", "b")) == "gpu-0"
+
+
+def test_a_queue_holds_back_for_its_first_group_only() -> None:
+    second = gang("second", 4, "a", created=engine_driver.START)
+    engine, running, waits = owed(make_group("second", 4), *second)
+    end(engine, *running[:4])
+    assert None not in engine.nodes(waits)
+    end(engine, running[4])
+    assert engine.node(lone("next", "b")) == "gpu-0"  # of what the queue owns, nothing is left for the second

@@ -29,7 +29,7 @@ from tests.core import engine_driver
 from tests.core.cluster_model import Cluster
 
 GROUPS = ("a", "b", "c")
-#: the queue that members of each group name; lone pods name none
+#: the queue that members of each group name
 QUEUES = {"a": "left", "b": "right", "c": None}
 NODES = ("n0", "n1", "n2", "n3")
 FOR_ROOM = (*(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED, Reason.QUOTA, Reason.RESERVED),)
@@ -42,11 +42,16 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.number = 0
 
-    @initialize(nominating=st.booleans(), sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4), rack=st.booleans())
-    def begin(self, nominating: bool, sizes: list[int], rack: bool) -> None:
+    @initialize(
+        nominating=st.booleans(),
+        sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4),
+        rack=st.booleans(),
+        owned=st.sampled_from((0, 3, 6)),
+    )
+    def begin(self, nominating: bool, sizes: list[int], rack: bool, owned: int) -> None:
         above = engine_driver.BY_NOMINATION if nominating else engine_driver.BY_LIST
         self.cluster = Cluster(above)
-        self.cluster.show(builders.make_queue("left"))
+        self.cluster.show(builders.make_queue("left", deserved=((builders.GPU, owned),) if owned else ()))
         self.cluster.show(builders.make_queue("right"))
         for name, gpus in zip(NODES, sizes, strict=False):
             labels = {"rack": f"r{int(name[1:]) % 2}"} if rack else {}
@@ -66,14 +71,21 @@ class Machine(RuleBasedStateMachine):
     )
     def members(self, name: str, count: int, gated: bool, gpus: int, task: str, priority: int, foreign: str) -> None:
         for _ in range(count):
-            self._pod(name, gated, gpus, task, priority, foreign)
+            self._pod(name, gated, gpus, task, priority, foreign, QUEUES[name])
 
-    @rule(count=st.integers(1, 3), gated=st.booleans(), gpus=st.integers(1, 2))
-    def lone(self, count: int, gated: bool, gpus: int) -> None:
+    @rule(
+        count=st.integers(1, 6),
+        gated=st.booleans(),
+        gpus=st.integers(1, 2),
+        queue=st.sampled_from((None, "right", "right", "left")),
+    )
+    def lone(self, count: int, gated: bool, gpus: int, queue: str | None) -> None:
         for _ in range(count):
-            self._pod(None, gated, gpus, "", 0, "")
+            self._pod(None, gated, gpus, "", 0, "", queue)
 
-    def _pod(self, group: str | None, gated: bool, gpus: int, task: str, priority: int, foreign: str) -> None:
+    def _pod(
+        self, group: str | None, gated: bool, gpus: int, task: str, priority: int, foreign: str, queue: str | None
+    ) -> None:
         self.number += 1
         gates = (QUEUE_GATE,) if gated else ()
         pod = builders.make_pod(
@@ -85,7 +97,7 @@ class Machine(RuleBasedStateMachine):
             created=self.cluster.now,
             gates=(*gates, "example.com/other") if foreign == "blocked" else gates,
             scheduler="default" if foreign == "default" else "muster",
-            queue=QUEUES.get(group) if group is not None else None,
+            queue=queue,
         )
         self.cluster.show(pod)
 
@@ -111,14 +123,16 @@ class Machine(RuleBasedStateMachine):
         parent=st.sampled_from((None, "top", "top", "left")),
         cap=st.sampled_from((None, None, 0, 1, 2, 4)),
         kept=st.sampled_from((0, 0, 0, 1, 2)),
+        owned=st.sampled_from((0, 0, 1, 2, 4)),
         closed=st.sampled_from((False, False, False, True)),
     )
-    def queue_object(self, name: str, parent: str | None, cap: int | None, kept: int, closed: bool) -> None:
+    def queue_object(self, name: str, parent: str | None, cap: int | None, kept: int, owned: int, closed: bool) -> None:
         queue = builders.make_queue(
             name,
             parent=parent,
             capability=() if cap is None else ((builders.GPU, cap),),
             guarantee=((builders.GPU, kept),) if kept else (),
+            deserved=((builders.GPU, owned),) if owned else (),
             closed=closed,
             generation=1,
         )
@@ -311,10 +325,12 @@ def at_rest(cluster: Cluster) -> None:
             continue
         wish = planning.wish_of(engine.world, Ledger(engine.world.nodes, lambda *_: None), entry, cluster.now)
         if not (isinstance(wish, Refusal) and wish.reason is Reason.INVALID):
-            wish = engine._cycle.usage.tree.refusal(queue, key.namespace) or wish
+            wish = engine.usage.tree.refusal(queue, key.namespace) or wish
         if isinstance(wish, planning.Wish):
             scratch = Room(room.snapshot)
-            outcome = planning.fulfil(wish, scratch, Allowance(engine._cycle.usage, queue, scratch))
+            outcome = planning.fulfil(
+                wish, scratch, Allowance(engine._cycle.usage, queue, scratch, engine._plans.claims)
+            )
             left = outcome if isinstance(outcome, Refusal) or outcome.places == () else None
             assert left is not None, f"{key} waits for {entry.refusal.reason}, and there is room"
         else:
