@@ -216,12 +216,11 @@ class Cycle:
 
     def _claim(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> None:
         """The first of a queue's groups that waits for room that the queue owns holds it back from who would borrow."""
-        queue, order, claims = self.world.queue_of(entry.key), self._order_key(entry), self.plans.claims
-        asked = self._asked(entry)
+        queue, claims = self.world.queue_of(entry.key), self.plans.claims
         if (
             refusal.reason in _HELD_BACK
-            and owns(self.usage, queue, asked)
-            and claims.is_first(queue, entry.key, order)
+            and claims.is_first(queue, entry.key, order := self._order_key(entry))
+            and owns(self.usage, queue, asked := self._asked(entry))
             and not self.startable(entry)
             and self.plans.could_start(entry, room, now)
         ):

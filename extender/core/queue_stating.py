@@ -61,10 +61,12 @@ class Statements:
         now: float,
     ) -> list[StateQueue]:
         """The writes that are due now. `shared` tells what all queues have together."""
-        ours = [queue for queue in queues.values() if queue.source is Source.MUSTER]
-        if now < self._look_at or not ours:
+        if now < self._look_at:
             return []
         self._look_at = now + LOOK_SECONDS
+        ours = [queue for queue in queues.values() if queue.source is Source.MUSTER]
+        if not ours:
+            return []
         for gone in self._not_before.keys() - queues.keys():
             del self._not_before[gone]
             self._asked.pop(gone, None)

@@ -36,7 +36,8 @@ class Usage:
     def __init__(self, queue_of: Callable[[GroupKey], QueueName]) -> None:
         self._queue_of = queue_of
         self._groups: dict[GroupKey, _Charged] = {}
-        self._moved: list[GroupKey] = []
+        #: groups that took charges to another queue, since this was last asked
+        self._moved: dict[GroupKey, None] = {}
         self._total: dict[QueueName, Sums] = {}
         #: grows with each change of a sum
         self.changes = 0
@@ -77,6 +78,7 @@ class Usage:
             del group.of[charged]
             if not group.of:
                 del self._groups[key]
+                self._moved.pop(key, None)
         self._book(named or group.queue, amounts, sign)
 
     def settle(self, key: GroupKey) -> None:
@@ -91,12 +93,12 @@ class Usage:
             if named is None:
                 self._book(group.queue, amounts, -number)
                 self._book(queue, amounts, number)
+                self._moved[key] = None
         group.queue = queue
-        self._moved.append(key)
 
     def take_moved(self) -> list[GroupKey]:
-        """Groups that have changed their queue since this was last asked."""
-        moved, self._moved = self._moved, []
+        """Groups that took what they use to another queue, since this was last asked."""
+        moved, self._moved = list(self._moved), {}
         return moved
 
     def settle_namespace(self, namespace: str) -> None:

@@ -307,6 +307,44 @@ def test_a_plan_does_not_move_to_a_queue_that_has_no_quota_for_it() -> None:
     assert (used(engine, "a"), used(engine, "b")) == (0, 0)
 
 
+def test_a_pod_that_begins_to_leave_asks_for_no_new_look_at_all_that_waits() -> None:
+    leaves = lone("leaves", "a", 8)
+    engine = Driver(gpu_node(), make_queue("a"), leaves, lone("waits", "a", 8))
+    engine.tick()
+    engine.bind(leaves)
+    engine.tick()
+    engine.see(replace(builders.bound(leaves, "gpu-0"), terminating=True))
+    assert engine.engine.usage.take_moved() == []
+    assert not engine.engine._cycle.grown
+    assert used(engine, "a") == 8
+
+
+def test_ownership_is_judged_for_what_is_asked_for() -> None:
+    """The one that came earlier and has the smaller share borrows; the other owns what it asks for."""
+    h, a = "example.com/h100", "example.com/a10"
+    queues = [make_queue(name, deserved=((a, 0), (h, 5))) for name in ("lab-a", "lab-b", "lab-c")]
+    nodes = builders.make_node("nh", {h: 15}), builders.make_node("na", {a: 50})
+
+    def there(queue: str, what: str, count: int, node: str) -> list[Pod]:
+        pods = [make_pod(f"{queue}-{what[-3:]}-{n}", {what: 1}, queue=QueueName(queue)) for n in range(count)]
+        return [builders.bound(pod, node) for pod in pods]
+
+    running = there("lab-a", h, 5, "nh")
+    engine = Driver(
+        *nodes, *queues, *running, *there("lab-a", a, 30, "na"), *there("lab-b", h, 5, "nh"),
+        *there("lab-b", a, 20, "na"), *there("lab-c", h, 5, "nh"),
+    )  # fmt: skip
+    c_next = make_pod("c-next", {h: 1}, queue=QueueName("lab-c"), created=10.0)
+    a_next = make_pod("a-next", {h: 1}, queue=QueueName("lab-a"), created=20.0)
+    engine.see(c_next, a_next)
+    engine.tick()
+    end(engine, running[0])
+    assert engine.nodes([a_next, c_next]) == ["nh", None]
+    engine.bind(a_next)
+    end(engine, running[1])
+    assert engine.node(c_next) == "nh"
+
+
 # --- what waits holds back ---------------------------------------------------------------------------
 
 
