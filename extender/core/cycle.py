@@ -194,7 +194,8 @@ class Cycle:
         same = self._same(entry)
         known = failed.get(same)
         if known is not None and known == entry.refusal and self.backlog.has(entry.key, self.world.queue_of(entry.key)):
-            return  # a pod alone, without a plan, for which nothing is new
+            self._state(entry, now)
+            return  # it waits as before, without a plan, and for the same
         refusal = known or self.plans.make(entry, room, now)
         self.grown |= self.plans.take_freed()
         need = self.world.need(entry.key)
@@ -245,14 +246,22 @@ class Cycle:
         self._state(entry, now)
 
     def _same(self, entry: Entry) -> object | None:
-        """Lone pods with an equal value fare alike in one round, as room only shrinks while it lasts."""
-        if not entry.key.lone or entry.offered or self.plans.ledger.of_group(entry.key):
-            return None
-        pod = next(iter(self.world.members[entry.key].values()))
+        """Groups with an equal value fare alike in one round, as room and quota only shrink while it lasts.
+
+        They are those that wait as a whole, and whose pods are all alike.
+        """
         need = self.world.need(entry.key)
-        if isinstance(need, Refusal) or standing(pod) is not Standing.WAITING:
+        if isinstance(need, Refusal) or entry.offered or self.plans.ledger.of_group(entry.key):
             return None
-        return (pod.shape, need.topology_required, need.queue, entry.key.namespace)
+        pods = self.world.members[entry.key].values()
+        one = next(iter(pods))
+        for pod in pods:
+            if standing(pod) is not Standing.WAITING or (pod.shape, pod.task) != (one.shape, one.task):
+                return None
+        if need.missing(len(pods), {one.task: len(pods)}) != (0, {}):
+            return None  # what it lacks may still come
+        least = (len(pods), need.min_member, need.topology_required, need.topology_preferred)
+        return (one.shape, least, need.queue, entry.key.namespace, entry.key.lone)
 
     def _put_aside(self, entry: Entry, now: float) -> Refusal | None:
         """kube-scheduler told of a planned pod once that no node will do, and does not take it up again.
