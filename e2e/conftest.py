@@ -74,6 +74,13 @@ def installed(cluster: base.Cluster) -> manifests.Manifests:
 
 
 @pytest.fixture(scope="session")
+def gating(installed: manifests.Manifests) -> None:
+    """For tests of gated pods: the cluster's version has the admission policy that gates them."""
+    if not installed.has("MutatingAdmissionPolicy"):
+        pytest.skip("new pods are not gated on this Kubernetes version; the newest one is tested with gates")
+
+
+@pytest.fixture(scope="session")
 def _replica(cluster: base.Cluster, installed: manifests.Manifests) -> Iterator[muster.Replica]:
     manifests.release_lease(cluster.kube)
     with muster.Replica(cluster, installed) as replica:
