@@ -73,10 +73,12 @@ def installed(cluster: base.Cluster) -> manifests.Manifests:
     return rendered
 
 
-@pytest.fixture(scope="session")
-def gating(installed: manifests.Manifests) -> None:
-    """For tests of gated pods: the cluster's version has the admission policy that gates them."""
-    if not installed.has("MutatingAdmissionPolicy"):
+@pytest.fixture(autouse=True)
+def _gates(request: pytest.FixtureRequest) -> None:
+    """Tests marked `gates` run where the cluster's version has the admission policy that gates pods."""
+    if request.node.get_closest_marker("gates") is None:
+        return
+    if not request.getfixturevalue("installed").has("MutatingAdmissionPolicy"):
         pytest.skip("new pods are not gated on this Kubernetes version; the newest one is tested with gates")
 
 

@@ -16,7 +16,7 @@ MakeNodes = Callable[..., list[str]]
 ways = pytest.mark.parametrize(
     "queue",
     [
-        pytest.param("", id="gated", marks=pytest.mark.usefixtures("gating")),
+        pytest.param("", id="gated", marks=pytest.mark.gates),
         pytest.param("default", id="ungated"),
     ],
 )

@@ -11,7 +11,7 @@ from e2e.cluster import base, manifests
 from e2e.cluster.muster import Replica, ReplicaOptions
 from e2e.scenes import EXPECTED, Scene
 
-pytestmark = pytest.mark.usefixtures("gating")
+pytestmark = pytest.mark.gates
 
 MakeNodes = Callable[..., list[str]]
 CAUSES = ["its pods are deleted", "its group is deleted", "its minimum is raised"]

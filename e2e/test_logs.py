@@ -12,7 +12,7 @@ from e2e import objects, scenes, waiting
 from e2e.cluster.muster import Replica
 from e2e.kube import Kube
 
-pytestmark = pytest.mark.usefixtures("gating")
+pytestmark = pytest.mark.gates
 
 Object = dict[str, Any]
 

@@ -154,7 +154,7 @@ STAGES = (
 @pytest.mark.parametrize(
     "stage",
     [
-        pytest.param(stage, id=stage.__name__, marks=pytest.mark.usefixtures("gating") if stage in GATED_STAGES else ())
+        pytest.param(stage, id=stage.__name__, marks=pytest.mark.gates if stage in GATED_STAGES else ())
         for stage in STAGES
     ],
 )

@@ -18,7 +18,7 @@ from e2e.cluster import muster as muster_module
 from e2e.cluster.muster import Replica
 from e2e.kube import AsyncKube, Kube
 
-pytestmark = pytest.mark.usefixtures("gating")
+pytestmark = pytest.mark.gates
 
 Object = dict[str, Any]
 CROWD = 10_000
