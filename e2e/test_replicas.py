@@ -118,6 +118,7 @@ def test_a_second_replica_takes_over_while_a_gang_is_being_released(
     starts.ended_well(start, second, seen, ROOM)
 
 
+@pytest.mark.gates
 def test_a_rolling_upgrade_with_a_held_and_a_gated_gang(
     kube: Kube, namespace: str, make_nodes: Callable[..., list[str]], seen: history.History,
     start_replicas: Callable[[str], tuple[Replica, Proxy]], queue: str,
