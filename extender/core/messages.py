@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.model import Group, Hold, Node, Pod, Queue, Topology
-from extender.core.reasons import Refusal
+from extender.core.reasons import Detail, Ground, Refusal
 
 # --- events: what the watches show (shared with the permit gate) -----------------------------------
 
@@ -236,4 +236,15 @@ class StateGroup:
     event: bool = True
 
 
-Effect = Ungate | Nominate | Wake | SetOpenQueues | Withdraw | StateGroup
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Evict a pod as its disruption budgets allow, and tell why in an Event of it."""
+
+    uid: PodUid
+    namespace: str
+    name: str
+    ground: Ground
+    detail: Detail = ()
+
+
+Effect = Ungate | Nominate | Wake | SetOpenQueues | Withdraw | StateGroup | Evict

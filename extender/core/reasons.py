@@ -1,4 +1,4 @@
-"""The closed set of reasons why a group waits, and the refusal value that carries one.
+"""The closed sets of reasons: why a group waits and why a pod is evicted.
 
 Takes nothing, gives values; must not make sentences with numbers in them: kube-scheduler writes the
 text of a rejected pod into its PodScheduled condition, and a changing text requeues the pod for ever.
@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+#: pairs of a name and a number or word, in an order that reads well
+Detail = tuple[tuple[str, str | int], ...]
 
 
 class Kind(StrEnum):
@@ -60,9 +63,15 @@ class Refusal:
     """
 
     reason: Reason
-    detail: tuple[tuple[str, str | int], ...] = ()
+    detail: Detail = ()
 
     @property
     def kind(self) -> Kind:
         """What will end this wait."""
         return KIND_OF[self.reason]
+
+
+class Ground(StrEnum):
+    """Why we evict a bound pod. Used as the reason of its Event, and in logs."""
+
+    PARTIAL_RELEASE = "PartialRelease"  # others of its group could not be bound, and the minimum was not reached

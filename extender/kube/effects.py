@@ -9,10 +9,8 @@ import datetime
 from collections.abc import Callable
 
 from extender.core import messages
-from extender.kube import client, errors, feeds, resources, writes
+from extender.kube import client, errors, evicting, feeds, resources, writes
 from extender.wire import status
-
-COMPONENT = "muster"
 
 
 class Effects:
@@ -37,6 +35,8 @@ class Effects:
                 await writes.put_open_queues(self._api, self._namespace, effect.names)
             case messages.StateGroup():
                 await self._state_group(effect)
+            case messages.Evict():
+                await evicting.evict(self._api, effect)
             case _:
                 raise TypeError(f"no write for {type(effect).__name__}")
 
@@ -63,7 +63,7 @@ class Effects:
             "uid": effect.uid,
         }
         kind = "Normal" if effect.refusal is None else "Warning"
-        await writes.create_event(self._api, effect.key.namespace, involved, reason, text, kind, COMPONENT)
+        await writes.create_event(self._api, effect.key.namespace, involved, reason, text, kind)
 
     async def _serving(self, resource: resources.Resource) -> resources.Served | None:
         if resource not in self._served:
