@@ -12,7 +12,7 @@ the gate holds and from nominations, and judges every group anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from extender.core import changes, messages, plans
@@ -23,7 +23,7 @@ from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.membership import Need, Standing, satisfied, standing
 from extender.core.model import Group, Hold, Pod
 from extender.core.planning import Entry
-from extender.core.reasons import Reason, Refusal
+from extender.core.reasons import Overcommit, Reason, Refusal
 from extender.core.view import View
 from extender.core.world import World
 
@@ -64,6 +64,11 @@ class Engine:
             self._world_event(event, now)
         effects, self._cycle.effects = self._cycle.effects, []
         return effects
+
+    @property
+    def overcommits(self) -> Mapping[NodeName, Overcommit]:
+        """Nodes with pods of ours on which more is bound than they have, and what becomes of each."""
+        return self._cycle.repair.outlooks
 
     def self_check(self) -> int:
         """Reservations that no waiting pod, no expectation and no revocation accounts for: 0, or a fault."""
@@ -171,6 +176,8 @@ class Engine:
             self._cycle.suspects.add(event.node.name)
             self._cycle.grown = True
             self._cycle.doubt_refusals(now)
+        if before is not None and self.active:
+            self._cycle.repair.node_changed(before, now)
 
     def _node_gone(self, event: messages.NodeGone, now: float) -> None:
         for reservation in self._plans.ledger.drop_node(event.name):
@@ -351,6 +358,8 @@ class Engine:
                 self._cycle.opening.failed(now)
             case messages.Nominate(node=None):
                 self._clearing_done(effect, failed, now)
+            case messages.Evict() if failed:
+                self._cycle.eviction_refused(effect, now)
             case messages.Withdraw() if failed:
                 self._again[effect] = now + FAILED_RETRY_SECONDS
             case messages.StateGroup() if failed and effect.key in self.entries:

@@ -20,11 +20,13 @@ TEXT: dict[Reason, str] = {
     Reason.INVALID: "the pod group's request is invalid",
     Reason.SCHEDULER_REFUSED: "kube-scheduler's own checks refused the group's placement",
     Reason.HELD_ELSEWHERE: "planned on another node",
+    Reason.EVICTING: "the group is being evicted as a whole, to start anew",
     Reason.NOT_READY: "muster has not read the cluster yet",
     Reason.INACTIVE: "this muster replica is not active",
 }
 
 EVICTED: dict[Ground, str] = {
+    Ground.OVERCOMMIT: "another scheduler bound a pod to the same node at the same time, and both do not fit",
     Ground.PARTIAL_RELEASE: "bound while other members of its group could not be",
 }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from typing import Protocol
 
 from extender.core.engine import Engine
@@ -17,6 +18,7 @@ LOG = logs.Log(__name__)
 #: an overcommit by a concurrent foreign binding is reported within this time
 PERIOD_SECONDS = 1.0
 NAMED_NODES = 5
+SEEN = "Seen"
 
 
 class Metrics(Protocol):
@@ -31,12 +33,13 @@ class Metrics(Protocol):
     def ledger_difference(self, number: int) -> None:
         """On how many pods ledger and watches disagree."""
 
-    def overcommitted(self, number: int) -> None:
-        """On how many nodes with pods of ours more is used than there is."""
+    def overcommitted(self, by_outlook: Counter[str]) -> None:
+        """On how many nodes with pods of ours more is used than there is, by what becomes of them."""
 
 
 async def take(engine: Engine, metrics: Metrics) -> None:
     """Count for ever."""
+    told: Mapping[str, str] = {}
     while True:
         await asyncio.sleep(PERIOD_SECONDS)
         phases: Counter[str] = Counter()
@@ -48,7 +51,16 @@ async def take(engine: Engine, metrics: Metrics) -> None:
         metrics.groups(phases, waiting)
         metrics.strays(engine.backlog.strays.total())
         metrics.ledger_difference(engine.self_check())
-        over = engine.world.overcommitted()
-        metrics.overcommitted(len(over))
+        over = _overcommits(engine)
+        metrics.overcommitted(Counter(over.values()))
         if over:
-            LOG.warning("more is bound to nodes than they have", nodes=over[:NAMED_NODES], number=len(over))
+            LOG.warning("more is bound to nodes than they have", nodes=list(over)[:NAMED_NODES], number=len(over))
+        for name in [name for name in over if told.get(name) != over[name]][:NAMED_NODES]:
+            LOG.info("what becomes of an overcommitted node", node=name, outlook=over[name])
+        told = over
+
+
+def _overcommits(engine: Engine) -> Mapping[str, str]:
+    """Each overcommitted node, and what becomes of it; a replica that does not act, or not yet, has only seen it."""
+    outlooks = engine.overcommits
+    return {name: outlooks.get(name, SEEN) for name in engine.world.overcommitted()}
