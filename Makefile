@@ -47,7 +47,7 @@ e2e: $(INSTALLED) ## tests on a real control plane; K8S=1.34 takes the oldest su
 demo: $(INSTALLED) ## two gangs compete for 32 GPU nodes, shown live; KEEP=1 leaves the cluster running
 	@$(BIN)/python -m e2e.demo
 
-bench: $(INSTALLED) ## Muster beside kube-scheduler and its native gangs
+bench: $(INSTALLED) ## Muster beside kube-scheduler and its native gangs, and what it costs others
 	@$(BIN)/python -m e2e.bench
 
 kind-config: ## print the configuration for `kind create cluster --config`

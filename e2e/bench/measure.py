@@ -1,6 +1,7 @@
 """One run: create a shape's objects, watch the bindings, count the writes.
 
-Takes the cluster and a shape; gives times in seconds and API writes a pod. Must not start or choose systems.
+Takes the cluster, a shape and the processes at work; gives times in seconds, API writes a pod and what it cost. Must
+not start or choose systems.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from typing import Any
 
 from e2e import kube, waiting
-from e2e.bench import shapes
+from e2e.bench import observe, shapes
 
 LIMIT_SECONDS = 300
 REST_SECONDS = 1.0
@@ -33,33 +34,68 @@ class Run:
     bind_s: float
     writes_per_pod: float
     overcommitted: int
+    observed: observe.Observed
 
 
-async def run(api: kube.AsyncKube, shape: shapes.Shape, system: str, prefix: str) -> Run:
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """The objects of one run. `groups_last`: pods are created before their groups."""
+
+    groups: list[dict[str, Any]]
+    pods: list[dict[str, Any]]
+    groups_last: bool
+
+    @classmethod
+    def of(cls, shape: shapes.Shape, system: str, prefix: str) -> Work:
+        """A shape in the dialect of a system; `prefix` begins every name."""
+        groups = shapes.group_objects(shape, system, prefix)
+        return cls(groups, list(shapes.pod_objects(shape, system, prefix)), shape.groups_last)
+
+
+def run(api: kube.Kube, shape: shapes.Shape, system: str, prefix: str, watched: observe.Watched) -> Run:
     """Submit and wait until every pod is bound; everything is removed again."""
-    groups = shapes.group_objects(shape, system, prefix)
-    pods = list(shapes.pod_objects(shape, system, prefix))
-    if not shape.groups_last:
+
+    async def whole() -> Run:
+        async with kube.AsyncKube(api, CONNECTIONS) as many:
+            work = Work.of(shape, system, prefix)
+            done = await submit(many, work, watched)
+            await clean(many, work)
+            return done
+
+    return asyncio.run(whole())
+
+
+async def submit(api: kube.AsyncKube, work: Work, watched: observe.Watched) -> Run:
+    """Submit and wait until every pod is bound and the writes that follow have come to rest."""
+    groups, pods = work.groups, work.pods
+    if not work.groups_last:
         await api.create_all(groups)
     before = _writes(api.kube)
     position = (await api.list("pods", shapes.NAMESPACE))["metadata"]["resourceVersion"]
     watch = asyncio.create_task(_bindings(api, position, len(pods)))
     try:
+        meter = observe.Meter(watched)
         started = time.monotonic()
         await api.create_all(pods)
-        if shape.groups_last:
+        if work.groups_last:
             await api.create_all(groups)
         created = time.monotonic()
         async with asyncio.timeout(LIMIT_SECONDS):
             bound = await watch
+        meter.bound()
     finally:
         watch.cancel()
     ended = max(at for at, _ in bound.values())
-    await asyncio.to_thread(_settle, api.kube)
-    own = len(pods) + (len(groups) if shape.groups_last else 0)
-    writes = (_writes(api.kube) - before - own) / len(pods)
-    await _clean(api, pods, groups)
-    return Run(ended - started, created - started, max(0.0, ended - created), writes, _overcommitted(pods, bound))
+    await asyncio.to_thread(settle, api.kube)
+    own = len(pods) + (len(groups) if work.groups_last else 0)
+    return Run(
+        total_s=ended - started,
+        create_s=created - started,
+        bind_s=max(0.0, ended - created),
+        writes_per_pod=(_writes(api.kube) - before - own) / len(pods),
+        overcommitted=_overcommitted(pods, bound),
+        observed=meter.read(),
+    )
 
 
 async def _bindings(api: kube.AsyncKube, position: str, wanted: int) -> dict[str, tuple[float, str]]:
@@ -83,8 +119,8 @@ def _writes(api: kube.Kube) -> int:
     return int(total)
 
 
-def _settle(api: kube.Kube) -> None:
-    """Wait until the writes that follow the last binding (events, status) have come to rest for a second."""
+def settle(api: kube.Kube, limit: float = 60) -> None:
+    """Wait until all writes (such as events and status after the last binding) have come to rest for a second."""
     last, since = _writes(api), time.monotonic()
 
     def at_rest() -> bool:
@@ -94,7 +130,7 @@ def _settle(api: kube.Kube) -> None:
             last, since = now, time.monotonic()
         return time.monotonic() - since >= REST_SECONDS
 
-    waiting.wait_for(at_rest, 60, "the writes come to rest")
+    waiting.wait_for(at_rest, limit, "the writes come to rest")
 
 
 def _overcommitted(pods: list[dict[str, Any]], bound: dict[str, tuple[float, str]]) -> int:
@@ -106,9 +142,11 @@ def _overcommitted(pods: list[dict[str, Any]], bound: dict[str, tuple[float, str
     return sum(1 for used in gpus.values() if used > 8)
 
 
-async def _clean(api: kube.AsyncKube, pods: list[dict[str, Any]], groups: list[dict[str, Any]]) -> None:
-    await asyncio.gather(*(api.delete("pods", pod["metadata"]["name"], shapes.NAMESPACE, grace=0) for pod in pods))
-    for group in groups:
+async def clean(api: kube.AsyncKube, work: Work) -> None:
+    """Delete the objects of a run and wait until its pods are gone."""
+    pods = [pod["metadata"]["name"] for pod in work.pods]
+    await asyncio.gather(*(api.delete("pods", name, shapes.NAMESPACE, grace=0) for name in pods))
+    for group in work.groups:
         resource = f"podgroups.{group['apiVersion'].partition('/')[0]}"
         name = group["metadata"]["name"]
         # nobody runs here who would remove the finalizer of native groups

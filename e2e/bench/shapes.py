@@ -20,7 +20,7 @@ _CPU, _MEMORY = "4", "16Gi"
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """So many groups of so many pods of one GPU each. `launcher`: the first pod of a group has no GPU but more CPU.
+    """So many groups of so many pods of `gpus` GPUs each. `launcher`: the first pod of a group has no GPU but more CPU.
 
     `groups_last`: pods are created before their group's object. `gang` False: pods without any group.
     """
@@ -28,6 +28,7 @@ class Shape:
     name: str
     groups: int
     size: int
+    gpus: int = 1
     gang: bool = True
     launcher: bool = False
     groups_last: bool = False
@@ -71,7 +72,7 @@ def _pod(shape: Shape, system: str, group: str, index: int) -> Object:
     return objects.pod(
         f"{group}-{index}",
         NAMESPACE,
-        0 if launches else 1,
+        0 if launches else shape.gpus,
         scheduler=MUSTER if system == MUSTER else "default-scheduler",
         group=group if shape.gang and system != PLAIN else "",
         source="native" if system == NATIVE else "muster",

@@ -6,13 +6,14 @@ Takes the cluster; gives running processes that end with the block. Must not mea
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 
 import yaml
 
 from e2e import waiting
-from e2e.bench import shapes
-from e2e.cluster import local, manifests, muster
+from e2e.bench import observe, shapes
+from e2e.cluster import local, manifests, muster, process
 
 QPS, BURST = 5000, 10000
 NATIVE_GATES = "--feature-gates=GenericWorkload=true"
@@ -26,29 +27,59 @@ FLAGS = {
     "pods": "1 GPU, 4 CPU, 16 GiB each; launchers 8 CPU, no GPU",
     "kube-scheduler": "default profile, default percentageOfNodesToScore",
     "native-gang": f"the same with {NATIVE_GATES}",
-    "muster": "the manifests' scheduler configuration and environment (GOGC=400), extender and permit gate under their "
-    "ServiceAccount",
+    "muster": "the manifests' scheduler configuration, extender and permit gate under their ServiceAccount",
     "kubernetes": "1.37",
 }
 
 
 @contextlib.contextmanager
-def running(cluster: local.LocalCluster, rendered: manifests.Manifests, system: str) -> Iterator[None]:
+def running(cluster: local.LocalCluster, rendered: manifests.Manifests, system: str) -> Iterator[observe.Watched]:
     """Run one system inside the block; ready to schedule when it is entered."""
     if system == shapes.MUSTER:
-        with muster.Replica(cluster, rendered, muster.ReplicaOptions(qps=QPS, burst=BURST)) as replica:
-            replica.wait_active()
-            # the API server compiles an admission policy when it is first met: seconds of its CPU, once
-            rendered.wait_gating(cluster)
-            yield
-        return
+        with replica(cluster, rendered) as ours:
+            yield watched(cluster, ours)
+    else:
+        with scheduler(cluster, system) as theirs:
+            yield watched(cluster, theirs)
+
+
+@contextlib.contextmanager
+def replica(
+    cluster: local.LocalCluster, rendered: manifests.Manifests, profiles: Sequence[str] = ()
+) -> Iterator[muster.Replica]:
+    """Muster, its scheduler serving further stock profiles as well."""
+    options = muster.ReplicaOptions(qps=QPS, burst=BURST, profiles=profiles)
+    with muster.Replica(cluster, rendered, options) as started:
+        started.wait_active()
+        # the API server compiles an admission policy when it is first met: seconds of its CPU, once
+        rendered.wait_gating(cluster)
+        yield started
+
+
+@contextlib.contextmanager
+def scheduler(cluster: local.LocalCluster, system: str = shapes.PLAIN) -> Iterator[process.Process]:
+    """A kube-scheduler of its own with the default profile, with or without native gangs."""
     flags = [NATIVE_GATES] if system == shapes.NATIVE else []
-    scheduler = cluster.start_kube_scheduler(_config(cluster), extra_flags=flags, name=system)
+    started = cluster.start_kube_scheduler(_config(cluster), extra_flags=flags, name=system)
     try:
         waiting.wait_for(lambda: _leads(cluster), 60, f"{system} leads")
-        yield
+        yield started
     finally:
-        scheduler.term()
+        started.term()
+
+
+def watched(cluster: local.LocalCluster, *started: process.Process | muster.Replica) -> observe.Watched:
+    """All that work in a run. Beside another scheduler, that of Muster bears the role `muster-scheduler`."""
+    pids: dict[str, int] = {}
+    metrics = None
+    for one in started:
+        if isinstance(one, muster.Replica):
+            own = "muster-scheduler" if "scheduler" in pids else "scheduler"
+            pids |= {own: one.scheduler.pid, "extender": one.extender.pid, "gate": one.gate.pid}
+            metrics = functools.partial(one.metrics, "extender")
+        else:
+            pids["scheduler"] = one.pid
+    return observe.Watched(pids | {"apiserver": cluster.apiserver.pid, "etcd": cluster.etcd.pid}, metrics)
 
 
 def _leads(cluster: local.LocalCluster) -> bool:

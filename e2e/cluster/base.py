@@ -171,8 +171,8 @@ class Cluster:
         extra_flags: Sequence[str] = (),
         *,
         name: str = "kube-scheduler",
-        env: Mapping[str, str] | None = None,
         uts_hostname: str | None = None,
+        port: int = 0,
         wait: bool = True,
         stay: bool = False,
     ) -> Scheduler:
@@ -181,7 +181,7 @@ class Cluster:
         Which API credentials it uses stands in that file (clientConnection.kubeconfig); `scheduler_kubeconfig` only
         serves those who ask it for metrics: by default the admin's.
         """
-        port = process.free_port()
+        port = port or process.free_port()
         asked = scheduler_kubeconfig or self.kubeconfig
         argv = [
             self.binaries.path("kube-scheduler"),
@@ -195,7 +195,7 @@ class Cluster:
             *extra_flags,
         ]
         log_path = self.work / f"{self.unique(name)}.log"
-        scheduler = Scheduler(argv, name, log_path, env=env, uts_hostname=uts_hostname, stay=stay)
+        scheduler = Scheduler(argv, name, log_path, uts_hostname=uts_hostname, stay=stay)
         scheduler.url, scheduler.token = f"https://127.0.0.1:{port}", kubeconfig.read(self.admin_with_token).token
         self.processes.append(scheduler)
         if wait:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -47,19 +48,10 @@ class Manifests:
 
     def service_account(self) -> str:
         """The service account of the Deployment that runs a kube-scheduler, in muster-system."""
-        return str(self._scheduler()[0]["serviceAccountName"])
-
-    def scheduler_environment(self) -> dict[str, str]:
-        """What the container of kube-scheduler has in its environment."""
-        return {entry["name"]: entry["value"] for entry in self._scheduler()[1].get("env", ())}
-
-    def _scheduler(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The pod's spec and the container that run kube-scheduler."""
         for document in self._of_kind("Deployment"):
             spec = document["spec"]["template"]["spec"]
-            for container in spec["containers"]:
-                if "kube-scheduler" in container.get("image", ""):
-                    return spec, container
+            if any("kube-scheduler" in container.get("image", "") for container in spec["containers"]):
+                return str(spec["serviceAccountName"])
         raise AssertionError("no Deployment runs a kube-scheduler")
 
     def has(self, kind: str) -> bool:
@@ -111,10 +103,21 @@ def folder_for(minor: str) -> pathlib.Path:
 
 
 def rewritten(
-    config: dict[str, Any], *, kubeconfig: pathlib.Path, extender: str, gate: str, qps: float = 0, burst: int = 0
+    config: dict[str, Any],
+    *,
+    kubeconfig: pathlib.Path,
+    extender: str,
+    gate: str,
+    qps: float = 0,
+    burst: int = 0,
+    profiles: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The scheduler configuration with addresses and credentials of this machine; all else as in the manifest."""
+    """The scheduler configuration with addresses and credentials of this machine; all else as in the manifest.
+
+    profiles: names of stock profiles that the same process serves beside ours.
+    """
     result = copy.deepcopy(config)
+    result["profiles"] += [{"schedulerName": name} for name in profiles]
     connection = result.setdefault("clientConnection", {})
     connection["kubeconfig"] = str(kubeconfig)
     if qps:

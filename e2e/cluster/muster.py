@@ -29,7 +29,7 @@ class ReplicaOptions:
 
     hostname: a host name of its own (needed by a second replica). proxies: role -> proxy that its API traffic goes
     through. arguments, environment: role -> additions. qps, burst: limits of the scheduler's client, 0 for the
-    manifest's.
+    manifest's. profiles: names of stock profiles that its scheduler serves beside ours.
     """
 
     hostname: str = ""
@@ -38,6 +38,7 @@ class ReplicaOptions:
     environment: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     qps: float = 0
     burst: int = 0
+    profiles: Sequence[str] = ()
     stay: bool = False
 
 
@@ -52,6 +53,7 @@ class Replica:
         self.host = self.options.hostname or socket.gethostname()
         self.extender_url = f"http://127.0.0.1:{process.free_port()}"
         self.gate_url = f"http://127.0.0.1:{process.free_port()}"
+        self.scheduler_port = process.free_port()
         self._rendered = rendered
         self.kubeconfigs = {role: self._kubeconfig(role) for role in ROLES}
         self.config_path = self._write_config()
@@ -75,13 +77,16 @@ class Replica:
         """Start all three at once, as the kubelet would; see `wait_ready`."""
         self.gate = self._start("gate", "permit_gate", self.gate_url, "--extender", self.extender_url,
                                 "--http-timeout", str(self._bind_timeout()))  # fmt: skip
-        self.extender = self._start("extender", "extender", self.extender_url, "--gate", self.gate_url)
+        self.extender = self._start("extender", "extender", self.extender_url, "--gate", self.gate_url,
+                                    "--scheduler", f"https://127.0.0.1:{self.scheduler_port}")  # fmt: skip
         self.scheduler = self.cluster.start_kube_scheduler(
             self.config_path,
+            # as in a pod: who may read its metrics it asks as itself
+            self.kubeconfigs["scheduler"],
             extra_flags=self.options.arguments.get("scheduler", ()),
             name=f"scheduler-{self.host}",
-            env=self._rendered.scheduler_environment(),
             uts_hostname=self.options.hostname or None,
+            port=self.scheduler_port,
             wait=False,
             stay=self.options.stay,
         )
@@ -190,6 +195,7 @@ class Replica:
             gate=self.gate_url,
             qps=self.options.qps,
             burst=self.options.burst,
+            profiles=self.options.profiles,
         )
         path = self.cluster.work / f"{self.cluster.unique(f'scheduler-{self.host}')}.yaml"
         path.write_text(yaml.safe_dump(config))

@@ -183,7 +183,8 @@ WHO_GOES = {
 
 @pytest.mark.parametrize("case", WHO_GOES.values(), ids=WHO_GOES.keys())
 def test_for_an_overcommit_there_goes(case: Case) -> None:
-    engine = Driver(gpu_node("gpu-0", case.gpus), gpu_node("gpu-1"), *case.groups, *case.pods)
+    other = builders.make_node("gpu-1", {GPU: 8, "cpu": 96_000, "memory": 2**40, "example.com/d": 1})
+    engine = Driver(gpu_node("gpu-0", case.gpus), other, *case.groups, *case.pods)
     effects = engine.ticks(12)
     assert evicted(effects) == case.want
     assert engine.engine.overcommits.get(NODE) is case.outlook
