@@ -21,6 +21,7 @@ from extender.core.model import Pod
 from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
 from extender.core.reasons import Reason, Refusal
+from extender.core.repair import Repair
 from extender.core.resources import Amounts, amounts
 from extender.core.snapshot import Room, Snapshot
 from extender.core.usage import Usage
@@ -54,6 +55,7 @@ class Cycle:
         self.plans = plans.Plans(world, self.usage)
         self.opening = OpenList()
         self.statements = queue_stating.Statements()
+        self.repair = Repair(world, self.plans)
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
         self.dirty: dict[GroupKey, None] = {}
         self.grown = False
@@ -76,6 +78,7 @@ class Cycle:
         self.entries.clear()
         self.plans.reset()
         self.usage.take_moved()
+        self.repair.reset()
         self.backlog = Backlog()
         self.opening.restart()
         self.statements.restart()
@@ -90,6 +93,7 @@ class Cycle:
         for reservation in self.plans.broken(self.suspects, self._feasibility.at(self.world)):
             self.unplaced(reservation.group, PodUid(reservation.slot))
         self.suspects.clear()
+        self._repair(now)
         if self.grown:
             self.dirty.update(self._waiting)
             self.grown = False
@@ -118,6 +122,12 @@ class Cycle:
         tree = self._tree = self._tree or quota.Tree(self.world.queues)
         self.totals = self.world.nodes.totals()
         self.usage.follow(tree, quota.grants(tree, self.totals))
+
+    def _repair(self, now: float) -> None:
+        """Undo what another scheduler's binding at the same time as ours has done."""
+        for eviction in self.repair.look(now):
+            self.effects.append(eviction)
+            self.dirty[self.world.pods[eviction.uid].group] = None
 
     def ring(self, now: float) -> None:
         """Groups whose time has come are to be looked at."""
@@ -186,7 +196,7 @@ class Cycle:
             return
         if entry.offered and now >= entry.offered_at + OFFERED_SECONDS:
             entry.forget_lists()
-        aside = self._put_aside(entry, now)
+        aside = Refusal(Reason.EVICTING) if self.repair.evicting(entry.key) else self._put_aside(entry, now)
         if aside is not None:
             self.refuse(entry, aside, now)
             self._state(entry, now)
@@ -354,6 +364,13 @@ class Cycle:
         self.entries.pop(entry.key, None)
         self._waiting.pop(entry.key, None)
         self._timers.pop(entry.key, None)
+
+    def eviction_refused(self, effect: messages.Evict, now: float) -> None:
+        """The pod stays: its group, if it was to go as a whole, may be planned again."""
+        self.repair.refused(effect, now)
+        pod = self.world.pods.get(effect.uid)
+        if pod is not None and pod.group in self.entries:
+            self.dirty[pod.group] = None
 
     # --- what the handlers use too --------------------------------------------------------------
 

@@ -81,7 +81,7 @@ class Dispatcher:
 
 def _subject(effect: messages.Effect) -> str:
     match effect:
-        case messages.Ungate() | messages.Nominate() | messages.Wake():
+        case messages.Ungate() | messages.Nominate() | messages.Wake() | messages.Evict():
             return effect.uid
         case messages.StateGroup():
             return str(effect.key)
