@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from extender.core import placement
 from extender.core.ids import GroupKey, NodeName, PodUid, TaskName
 from extender.core.ledger import Ledger, Slot
 from extender.core.membership import STARTED, Need, Standing, Tally, satisfied, standing
 from extender.core.model import Pod, Shape
-from extender.core.reasons import Reason, Refusal
+from extender.core.reasons import ALSO, Kind, Reason, Refusal
 from extender.core.snapshot import Room
 from extender.core.world import World
 
@@ -99,7 +99,8 @@ class Wish:
     """What to place: `whole` together or not at all, then each of `surplus` for itself.
 
     `least` is the smallest part of `whole` that may start when the rest does not fit; () when there is
-    no smaller one. `fixed` are nodes where members already are.
+    no smaller one. `fixed` are nodes where members already are. `missing` says how many members do not
+    exist yet, when `whole` counts on some that are expected.
     """
 
     whole: tuple[Member, ...]
@@ -108,6 +109,7 @@ class Wish:
     fixed: tuple[NodeName, ...] = ()
     required: str | None = None
     preferred: str | None = None
+    missing: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,8 @@ def _gang_wish(
     if not loose and kept == Counter((m.task, m.shape) for m in expected):
         return None
     least = () if expected else _least(need, tally, waiting, ledger, loose)
-    return _wish(need, fixed, whole=(*loose, *expected), least=least)
+    missing = _members_missing(need, tally) if expected else None
+    return replace(_wish(need, fixed, whole=(*loose, *expected), least=least), missing=missing)
 
 
 def _wish(
@@ -262,8 +265,15 @@ def fulfil(wish: Wish, room: Room) -> Plan | Refusal:
         started = {member.slot for member in wish.least}
         surplus = tuple(member for member in wish.whole if member.slot not in started)
     if isinstance(places, Refusal):
-        return places
+        return places if wish.missing is None else _besides(wish.missing, places)
     return _one_by_one(wish, surplus, places, room)
+
+
+def _besides(missing: Refusal, places: Refusal) -> Refusal:
+    """Of a group that lacks members and room that is the reason which would be so with room too."""
+    if places.kind is Kind.NEVER or places.reason is Reason.SCHEDULER_REFUSED:
+        return places
+    return Refusal(missing.reason, (*missing.detail, (ALSO, places.reason.value), *places.detail))
 
 
 def _together(
