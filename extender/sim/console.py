@@ -57,33 +57,37 @@ def _chosen(reports: list[Report], ids: list[str], areas: list[str]) -> list[Rep
         for name in wanted:
             if name not in there:
                 raise Fault(f"{what} {name}", "no report is called so", f"there are {', '.join(sorted(there))}")
-    return [
-        report
-        for report in reports
-        if (not ids and not areas) or report.id in ids or (report.area in areas and not ids)
-    ]
+    return [report for report in reports if not (ids or areas) or report.id in ids or report.area in areas]
 
 
 def _run(reports: Sequence[Report], quiet: bool, out: TextIO, errors: TextIO) -> int:
-    short_reports = short_checks = checks = 0
+    every: list[list[Result]] = []
     for number, report in enumerate(reports, start=1):
-        if errors.isatty():
-            print(f"\r[{number}/{len(reports)}] {report.id} ", end="", file=errors, flush=True)
+        _progress(f"[{number}/{len(reports)}] {report.id}", errors)
         results = _results(report, errors)
-        if errors.isatty():
-            print("\r\033[K", end="", file=errors, flush=True)
-        short = [result for result in results if not result.held]
-        checks, short_checks, short_reports = (
-            checks + len(results),
-            short_checks + len(short),
-            short_reports + bool(short),
-        )
+        _progress("", errors)
+        every.append(results)
         print(f"{report.id}  {report.area}  {_summary(results)}", file=out)
-        for result in short if quiet else results:
-            print(_line(result), file=out)
-    said = "all held" if not short_checks else f"{short_checks} of {checks} checks fell short, in {short_reports}"
-    print(f"{len(reports)} reports: {said}" + (f" of {len(reports)} reports" if short_checks else ""), file=out)
-    return FELL_SHORT if short_checks else HELD
+        for result in results:
+            if not (quiet and result.held):
+                print(_line(result), file=out)
+    print(_total(every), file=out)
+    return HELD if all(result.held for results in every for result in results) else FELL_SHORT
+
+
+def _progress(text: str, errors: TextIO) -> None:
+    """Show a person which report runs; the line is written over by the next."""
+    if errors.isatty():
+        print(f"\r\033[K{text}", end="", file=errors, flush=True)
+
+
+def _total(every: Sequence[Sequence[Result]]) -> str:
+    checks = [result.held for results in every for result in results]
+    short = sum(not all(result.held for result in results) for results in every)
+    what = "1 report" if len(every) == 1 else f"{len(every)} reports"
+    if all(checks):
+        return f"{what}: all {len(checks)} checks held"
+    return f"{what}: {short} fell short, with {checks.count(False)} of {len(checks)} checks"
 
 
 def _results(report: Report, errors: TextIO) -> list[Result]:
