@@ -29,7 +29,7 @@ _REFUSED_DOUBLINGS = 4
 #: a planned pod that kube-scheduler itself has put aside, and does not take up again in this time, is refused
 PUT_ASIDE_SECONDS = 30.0
 #: reasons that room would end: they close the queue for ungated pods
-_FOR_ROOM = frozenset({Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED})
+_FOR_ROOM = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED)
 
 
 class Cycle:
@@ -238,7 +238,7 @@ class Cycle:
         if planned and strays:
             pods = (self.world.pods.get(PodUid(slot)) for slot in planned)
             strays -= sum(1 for pod in pods if pod is not None and not pod.queue_gated)
-        return Waiting(queue, strays, not _FOR_ROOM.isdisjoint(refusal.reasons))
+        return Waiting(queue, strays, not refusal.reasons.isdisjoint(_FOR_ROOM))
 
     def _forget_group(self, entry: Entry) -> None:
         self.give_up(entry)
