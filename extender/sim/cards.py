@@ -27,20 +27,25 @@ class Share:
     slots: int = 1
 
 
+def whole(text: str) -> int:
+    """A quantity in whole units, rounded up."""
+    return quantity.units("", quantity.nanos(text))
+
+
 def count(requests: Amounts) -> int:
     """How many GPUs are asked for."""
-    return quantity.value(requests.get(GPU, "0"))
+    return whole(requests.get(GPU, "0"))
 
 
 def share_of(card: Card, requests: Amounts) -> Share:
     """What these requests take of this card."""
     if MEMORY in requests:
-        memory = quantity.value(requests[MEMORY])
+        memory = whole(requests[MEMORY])
     elif PERCENT in requests:
-        memory = card.memory_mib * quantity.value(requests[PERCENT]) // 100
+        memory = card.memory_mib * whole(requests[PERCENT]) // 100
     else:
         memory = card.memory_mib
-    return Share(card.id, memory, quantity.value(requests.get(CORES, "0")))
+    return Share(card.id, memory, whole(requests.get(CORES, "0")))
 
 
 def loads(shares: Iterable[Share]) -> dict[str, Share]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from extender.sim import objects
 from extender.sim.api import Json
-from extender.sim.cards import GPU, PER_CARD, PERCENT
+from extender.sim.cards import GPU, PER_CARD, PERCENT, whole
 from extender.sim.objects import Making
 from extender.wire import quantity, requests
 from extender.wire.fields import Reader
@@ -72,5 +72,5 @@ def charge(making: Making, resource: str, by_share: bool) -> Fraction:
     """What a pod costs its queue of a resource, in base units."""
     asked = Fraction(request_of(making).get(resource, 0))
     if by_share and resource == GPU and PERCENT in making.task.requests:
-        return asked * quantity.value(making.task.requests[PERCENT]) / 100
+        return asked * whole(making.task.requests[PERCENT]) / 100
     return asked
