@@ -167,7 +167,7 @@ def _card_load(fields: Fields, sight: Sight) -> Verdict:
 
 def _reason(fields: Fields, sight: Sight) -> Verdict:
     if "queue" in fields:
-        said = sight.why_object("Queue", fields["queue"])
+        said = sight.why_queue(fields["queue"])
     elif "group" in fields:
         said = sight.why_group(fields["group"])
     else:
@@ -204,7 +204,7 @@ def _group_of(life: Life) -> str | None:
 def _set_aside(kind: str, name: str, sight: Sight) -> Said | None:
     if kind == "PodGroup":
         return sight.why_group(name)
-    return sight.why_pod(name) if kind == "Pod" else sight.why_object(kind, name)
+    return sight.why_pod(name) if kind == "Pod" else sight.why_queue(name)
 
 
 def _group_phase(fields: Fields, sight: Sight) -> Verdict:

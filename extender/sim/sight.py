@@ -12,7 +12,7 @@ from extender.core.ids import GroupKey, PodUid, Source
 from extender.core.membership import Need, satisfied
 from extender.core.reasons import Refusal
 from extender.sim import report, resources
-from extender.sim.answers import Said, code_of, of_refusal
+from extender.sim.answers import Said, of_refusal
 from extender.sim.api import NAMESPACE, Json, Request
 from extender.sim.cards import Share, loads
 from extender.sim.cluster import Cluster
@@ -146,14 +146,12 @@ class Sight:
         refusal: Refusal | None = entry.refusal if entry is not None else None
         return None if refusal is None else of_refusal(refusal)
 
-    def why_object(self, kind: str, name: str) -> Said | None:
-        """What a condition of an object says is wrong with it."""
-        thing = self._cluster.api.get(kind, name)
+    def why_queue(self, name: str) -> Said | None:
+        """What is wrong with a queue, as its conditions say: whatever it is, the queue is not as it should be."""
+        thing = self._cluster.api.get("Queue", name)
         conditions = thing.get("status", {}).get("conditions", ()) if thing is not None else ()
-        for one in conditions:
-            if one["status"] == "False":
-                return Said(code_of(one["reason"]), one["message"])
-        return None
+        wrong = next((one for one in conditions if one["status"] == "False"), None)
+        return None if wrong is None else Said("QueueInvalid", f"{wrong['reason']}: {wrong['message']}")
 
     def status(self, kind: str, name: str, key: str) -> str | None:
         """A field of an object's status."""
