@@ -14,8 +14,8 @@ from typing import Any
 
 from extender.sim import resources
 from extender.sim.answers import Said, code_of_text, mentions
-from extender.sim.happenings import object_named
 from extender.sim.lives import Life
+from extender.sim.names import object_named
 from extender.sim.sight import Sight
 
 Fields = Mapping[str, Any]

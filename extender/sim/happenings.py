@@ -13,13 +13,11 @@ from extender.sim.agenda import Phase
 from extender.sim.api import Refused
 from extender.sim.cluster import Cluster
 from extender.sim.lives import Life
-from extender.sim.names import pod_name
+from extender.sim.names import object_named, pod_name
 from extender.sim.objects import Making
 from extender.sim.scheduler import Scheduler
 
 _CORDON, _NOT_READY = objects.TAINTS
-#: how a report calls the kinds of objects
-KINDS = {"pod": "Pod", "node": "Node", "podgroup": "PodGroup", "group": "PodGroup", "queue": "Queue"}
 
 
 class Happenings:
@@ -172,7 +170,7 @@ class Happenings:
 
     def _repeat_bind(self, pod: str, node: str) -> None:
         for life in self._pods([pod]):
-            self._scheduler.repeat(life, node == "same")
+            self._scheduler.repeat(life, node == "same", f"repeat_bind {pod}")
 
     def _crash_during_bind(self, group: str, posted: int) -> None:
         self._scheduler.sidecar.crash_after(group, posted)
@@ -180,10 +178,3 @@ class Happenings:
     def _start_sidecar(self) -> None:
         self._scheduler.sidecar.start()
         self._scheduler.look_again()
-
-
-def object_named(written: str) -> tuple[str, str, str]:
-    """Kind, name and subresource of an object as a report names it: `podgroup/train status`, `node n1`."""
-    words = written.replace("/", " ", 1).split()
-    kind = KINDS.get(words[0].lower(), words[0]) if words else ""
-    return kind, words[1] if len(words) > 1 else "", words[2] if len(words) > 2 else ""

@@ -53,6 +53,7 @@ class Lives:
     by_uid: dict[str, Life] = field(default_factory=dict)
     by_name: dict[str, list[Life]] = field(default_factory=dict)
     by_group: dict[str, list[Life]] = field(default_factory=dict)
+    by_node: dict[str, dict[str, Life]] = field(default_factory=dict)
     bindings: int = 0
 
     def begin(self, uid: str, making: Making) -> Life:
@@ -68,6 +69,7 @@ class Lives:
     def bound(self, life: Life, node: str) -> None:
         """A pod is on a node."""
         life.node, life.bound_as = node, self.bindings
+        self.by_node.setdefault(node, {})[life.uid] = life
         self.bindings += 1
 
     def newest(self, name: str) -> Life | None:
@@ -78,8 +80,7 @@ class Lives:
     def meant(self, name: PodName) -> Life | None:
         """The one pod that a name means now."""
         if name.node:
-            there = (life for life in self.by_uid.values() if life.node == name.node)
-            return max(there, key=lambda life: life.bound_as or 0, default=None)
+            return next(reversed(self.by_node.get(name.node, {}).values()), None)
         if name.ordinal is None:
             return self.newest(name.name)
         same = self.by_name.get(name.name, [])
@@ -94,4 +95,4 @@ class Lives:
 
     def on(self, node: str) -> Iterator[Life]:
         """The pods that count on a node."""
-        return (life for life in self.by_uid.values() if life.node == node and life.takes)
+        return (life for life in self.by_node.get(node, {}).values() if life.takes)

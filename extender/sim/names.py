@@ -39,6 +39,21 @@ def pod_name(written: str) -> PodName | None:
     return PodName(found["name"], None if found["ordinal"] is None else _ORDINALS.index(found["ordinal"]))
 
 
+#: how a report calls the kinds of objects
+_KINDS = {"pod": "Pod", "node": "Node", "podgroup": "PodGroup", "group": "PodGroup", "queue": "Queue"}
+_EVENTS_OF = re.compile(r"events (and conditions )?of (?P<object>.*)")
+#: a user's write is named as its event is
+_WRITES = ("set_queue ", "set_min_member ", "close_queue ")
+_FORMS = "write KIND/NAME, such as podgroup/train status, or pod train-w-0"
+
+
+def object_named(written: str) -> tuple[str, str, str]:
+    """Kind, name and subresource of an object as a report names it: `podgroup/train status`, `node n1`."""
+    words = written.replace("/", " ", 1).split()
+    kind = _KINDS.get(words[0].lower(), "") if words else ""
+    return kind, words[1] if len(words) > 1 else "", words[2] if len(words) > 2 else ""
+
+
 class Names:
     """What a report's events and checks may name."""
 
@@ -111,10 +126,22 @@ class Names:
             elif key in ("pod", "pods"):
                 for name in names:
                     self._pod(name, where)
+            elif key == "object":
+                self._object(value, where)
             elif isinstance(value, str) and key == "node" and kind != "repeat_bind":
                 _known(value, self._nodes, where)
             elif isinstance(value, str) and key == "queue":
                 _known(value, self._queues, where)
+
+    def _object(self, written: str, path: str) -> None:
+        if written.startswith(_WRITES):
+            return
+        of_events = _EVENTS_OF.fullmatch(written)
+        kind, name, _ = object_named(written if of_events is None else of_events["object"])
+        known = {"Pod": self._pods, "Node": self._nodes, "PodGroup": self._groups, "Queue": self._queues}.get(kind)
+        if known is None:
+            raise Fault(path, f"{written!r} names no object", _FORMS)
+        _known(name, known, path)
 
     def _pod(self, written: str, path: str) -> None:
         meant = pod_name(written)

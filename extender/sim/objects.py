@@ -6,6 +6,7 @@ Takes values of a report, gives new objects; must not know what is in the cluste
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -135,7 +136,7 @@ def pod_group(group: report.Group, settings: report.Settings) -> Json:
         "topology": dict(group.topology) or None,
         "preemptible": None if group.preemptible else False,
         "expectedDurationSeconds": group.declared_runtime,
-        "scheduleTimeoutSeconds": None if settings.hold_seconds is None else int(settings.hold_seconds),
+        "scheduleTimeoutSeconds": None if settings.hold_seconds is None else math.ceil(settings.hold_seconds),
     }
     spec |= {key: value for key, value in optional.items() if value is not None}
     return _custom("PodGroup", group.name, spec)

@@ -53,9 +53,16 @@ class Scheduler:
         self._tried: dict[str, int] = {}
         #: by how much the answer to the next bind call for a pod of this name is late
         self.late: dict[str, float] = {}
+        #: pods that wait for a node that was named to kube-scheduler
+        self._nominated: dict[str, str] = {}
         cluster.api.watch(self._changed)
 
     def _changed(self, change: Change) -> None:
+        if change.kind == "Pod":
+            uid, node = change.object["metadata"]["uid"], change.object["status"].get("nominatedNodeName")
+            self._nominated.pop(uid, None)
+            if node is not None and change.type != "DELETED":
+                self._nominated[uid] = node
         if change.kind in ("Pod", "Node") and not self._saying:
             self._changes += 1
 
@@ -142,17 +149,14 @@ class Scheduler:
 
     def _there(self, life: Life, node: str) -> Iterator[Life]:
         """What takes room on a node: bound, on its way, or nominated before this pod."""
-        for other in self._cluster.lives.by_uid.values():
-            if other is life:
-                continue
-            on_its_way = self._assumed.get(other.uid)
-            if other.takes or on_its_way is not None:
-                if node in (other.node, on_its_way):
-                    yield other
-            elif other.waits and other.making.priority >= life.making.priority:
-                pod = self._cluster.object_of(other)
-                if pod is not None and pod["status"].get("nominatedNodeName") == node:
-                    yield other
+        yield from self._cluster.lives.on(node)
+        by_uid = self._cluster.lives.by_uid
+        yield from (by_uid[uid] for uid, there in self._assumed.items() if there == node and by_uid[uid].waits)
+        for uid, there in self._nominated.items():
+            other = by_uid[uid]
+            counts = other.waits and other is not life and uid not in self._assumed
+            if counts and there == node and other.making.priority >= life.making.priority:
+                yield other
 
     def _bind_foreign(self, life: Life, node: str) -> None:
         self._cluster.bind(life.making.name, life.uid, node, {})
@@ -223,12 +227,12 @@ class Scheduler:
         self._tried[life.uid] = self._changes
         self._back_off(life)
 
-    def repeat(self, life: Life, same: bool) -> None:
-        """Call bind again for a pod."""
+    def repeat(self, life: Life, same: bool, named: str) -> None:
+        """Call bind again for a pod; its answer is kept under this name."""
         others = (node["metadata"]["name"] for node in self._cluster.api.list("Node"))
         node = life.node if same else next((name for name in others if name != life.node), life.node)
         if node is not None:
-            self.bind(life, node, f"repeat_bind {life.making.name}")
+            self.bind(life, node, named)
 
     def waiting_calls(self) -> Iterator[Life]:
         """Pods of which a bind call has no answer of the sidecar yet."""

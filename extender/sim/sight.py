@@ -72,9 +72,13 @@ class Sight:
         for name, group in self._groups.items():
             if name not in self._first:
                 bound = self.bound(self.group(name))
-                if bound and len(bound) >= group.minMember:
-                    numbers = sorted(life.bound_as or 0 for life in bound)
-                    self._first[name] = numbers[max(group.minMember, 1) - 1]
+                least = max(1, self._minimum(group))
+                if len(bound) >= least:
+                    self._first[name] = sorted(life.bound_as or 0 for life in bound)[least - 1]
+
+    def _minimum(self, group: report.Group) -> int:
+        thing = self._cluster.api.get("PodGroup", group.name)
+        return group.minMember if thing is None else int(thing["spec"]["minMember"])
 
     def first(self, group: str) -> int | None:
         """The place of a group's start among all bindings; None while it has not started."""

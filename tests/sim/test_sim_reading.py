@@ -62,6 +62,21 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("scenario.events.0.pods", ["g-w-0 (last UID)"], "names no pod; write a name"),
     ("scenario.events.0.pods", ["on n7"], "'n7' is not known"),
     ("scenario.events.0", "boom", "events[0]: 'boom' is not a mapping"),
+    (
+        "scenario.events.0",
+        {"at": 1, "kind": "api_conflict", "object": "g status", "times": 1},
+        "events[0].object: 'g status' names no object; write KIND/NAME",
+    ),
+    (
+        "scenario.events.0",
+        {"at": 1, "kind": "delay_watch", "object": "podgroup/h", "seconds": 1},
+        "events[0].object: 'h' is not known",
+    ),
+    (
+        "want.0",
+        {"check": "writes", "object": "events and conditions of pod x", "max": 1},
+        "want[writes].object: 'x' is not known",
+    ),
     ("want.0.check", "bnd", "want[0].check: 'bnd' is not known"),
     ("want.0.count", None, "want[0].count: is missing"),
     ("want.0.pod", "p", "has not exactly one of group, pod"),
