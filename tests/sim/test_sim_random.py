@@ -101,7 +101,7 @@ class Observed(Run):
         """A group that had nothing has its minimum now, if it has anything and nothing of it was taken meanwhile."""
         thing = self.cluster.api.get("PodGroup", name)
         lives = self.sight.group(name)
-        if before or thing is None or any(life.leaving or life.phase == "Failed" for life in lives):
+        if before or thing is None or any(life.leaving or life.phase for life in lives):
             return
         assert self._counts(name) in (0, *range(thing["spec"]["minMember"], 9)), f"{name} started in part"
 
