@@ -73,6 +73,15 @@ def installed(cluster: base.Cluster) -> manifests.Manifests:
     return rendered
 
 
+@pytest.fixture(autouse=True)
+def _gates(request: pytest.FixtureRequest) -> None:
+    """Tests marked `gates` run where the cluster's version has the admission policy that gates pods."""
+    if request.node.get_closest_marker("gates") is None:
+        return
+    if not request.getfixturevalue("installed").has("MutatingAdmissionPolicy"):
+        pytest.skip("new pods are not gated on this Kubernetes version; the newest one is tested with gates")
+
+
 @pytest.fixture(scope="session")
 def _replica(cluster: base.Cluster, installed: manifests.Manifests) -> Iterator[muster.Replica]:
     manifests.release_lease(cluster.kube)

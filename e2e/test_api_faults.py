@@ -48,6 +48,7 @@ def test_a_binding_meets_a_fault(
     _each_bound_by_one_binding(through, namespace)
 
 
+@pytest.mark.gates
 @pytest.mark.parametrize("strike", FAULTS.values(), ids=FAULTS.keys())
 def test_an_ungating_meets_a_fault(
     strike: Strike, kube: Kube, replica: Replica, namespace: str, make_nodes: Callable[..., list[str]],

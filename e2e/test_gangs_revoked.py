@@ -11,6 +11,8 @@ from e2e.cluster import base, manifests
 from e2e.cluster.muster import Replica, ReplicaOptions
 from e2e.scenes import EXPECTED, Scene
 
+pytestmark = pytest.mark.gates
+
 MakeNodes = Callable[..., list[str]]
 CAUSES = ["its pods are deleted", "its group is deleted", "its minimum is raised"]
 by_cause = pytest.mark.parametrize("cause", CAUSES)

@@ -6,9 +6,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from e2e import objects, scenes, waiting
 from e2e.cluster.muster import Replica
 from e2e.kube import Kube
+
+pytestmark = pytest.mark.gates
 
 Object = dict[str, Any]
 

@@ -151,7 +151,13 @@ STAGES = (
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.__name__)
+@pytest.mark.parametrize(
+    "stage",
+    [
+        pytest.param(stage, id=stage.__name__, marks=pytest.mark.gates if stage in GATED_STAGES else ())
+        for stage in STAGES
+    ],
+)
 def test_a_gang_ends_whole_after_kill_and_restart(
     stage: Callable[[Scene, str], None],
     role: str,

@@ -18,6 +18,8 @@ from e2e.cluster import muster as muster_module
 from e2e.cluster.muster import Replica
 from e2e.kube import AsyncKube, Kube
 
+pytestmark = pytest.mark.gates
+
 Object = dict[str, Any]
 CROWD = 10_000
 #: what the issue allows of them

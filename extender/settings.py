@@ -20,6 +20,7 @@ NAMESPACE = "muster-system"
 LEASE = "muster-scheduler"
 EXTENDER_LISTEN = "127.0.0.1:8080"
 GATE_LISTEN = "127.0.0.1:8081"
+SCHEDULER = "https://127.0.0.1:10259"
 NOMINATE_ABOVE_NODES = 1000
 HTTP_TIMEOUT_SECONDS = 600
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -73,31 +74,33 @@ class Logging:
     format: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ExtenderSettings:
-    """All that the extender is told; `gate` is the base URL of the permit gate."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """What both processes are told."""
 
     cluster: Cluster
     listen: Listen
     tls: Tls | None
     logging: Logging
     hostname: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderSettings(Process):
+    """All that the extender is told; `gate` and `scheduler` are base URLs, the latter of our kube-scheduler."""
+
     gate: str
+    scheduler: str
     nominate_above_nodes: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class GateSettings:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GateSettings(Process):
     """All that the permit gate is told; `extender` is the base URL of the extender.
 
     `http_timeout` is the httpTimeout, in seconds, of the bind entry in the scheduler's configuration.
     """
 
-    cluster: Cluster
-    listen: Listen
-    tls: Tls | None
-    logging: Logging
-    hostname: str
     extender: str
     http_timeout: int
 
@@ -112,6 +115,12 @@ def read_extender(argv: Sequence[str], hostname: str) -> ExtenderSettings:
         help="base URL of the permit gate (%(default)s)",
     )
     parser.add_argument(
+        "--scheduler",
+        type=_base_url,
+        default=SCHEDULER,
+        help="base URL of the kube-scheduler that calls us, whose version and feature gates are read (%(default)s)",
+    )
+    parser.add_argument(
         "--nominate-above-nodes",
         type=_whole_number(0, 1_000_000),
         default=NOMINATE_ABOVE_NODES,
@@ -119,16 +128,11 @@ def read_extender(argv: Sequence[str], hostname: str) -> ExtenderSettings:
         help="with more nodes than this, lead the scheduler by nomination, else by filter (%(default)s)",
     )
     told = parser.parse_args(argv)
-    cluster, tls = _cluster(parser, told), _tls(parser, told)
-    _check_peer(parser, "--gate", told.gate, tls)
+    process = _process(parser, told, hostname)
+    _check_peer(parser, "--gate", told.gate, process["tls"])
+    _check_beside(parser, "--scheduler", told.scheduler)
     return ExtenderSettings(
-        cluster=cluster,
-        listen=told.listen,
-        tls=tls,
-        logging=Logging(told.log_level, told.log_format),
-        hostname=hostname,
-        gate=told.gate,
-        nominate_above_nodes=told.nominate_above_nodes,
+        **process, gate=told.gate, scheduler=told.scheduler, nominate_above_nodes=told.nominate_above_nodes
     )
 
 
@@ -149,17 +153,9 @@ def read_gate(argv: Sequence[str], hostname: str) -> GateSettings:
         help="httpTimeout of the bind entry in the scheduler's configuration (%(default)s)",
     )
     told = parser.parse_args(argv)
-    cluster, tls = _cluster(parser, told), _tls(parser, told)
-    _check_peer(parser, "--extender", told.extender, tls)
-    return GateSettings(
-        cluster=cluster,
-        listen=told.listen,
-        tls=tls,
-        logging=Logging(told.log_level, told.log_format),
-        hostname=hostname,
-        extender=told.extender,
-        http_timeout=told.http_timeout,
-    )
+    process = _process(parser, told, hostname)
+    _check_peer(parser, "--extender", told.extender, process["tls"])
+    return GateSettings(**process, extender=told.extender, http_timeout=told.http_timeout)
 
 
 def is_loopback(host: str) -> bool:
@@ -208,6 +204,17 @@ def _parser(module: str, description: str, listen: str) -> argparse.ArgumentPars
     return parser
 
 
+def _process(parser: argparse.ArgumentParser, told: argparse.Namespace, hostname: str) -> dict[str, Any]:
+    """The fields of `Process`."""
+    return {
+        "cluster": _cluster(parser, told),
+        "listen": told.listen,
+        "tls": _tls(parser, told),
+        "logging": Logging(told.log_level, told.log_format),
+        "hostname": hostname,
+    }
+
+
 # --- rules over more than one option ---------------------------------------------------------------
 
 
@@ -239,6 +246,13 @@ def _check_peer(parser: argparse.ArgumentParser, option: str, url: str, tls: Tls
         parser.error(f"{option}: {parts.hostname} is another host and http is open; use https://, or a loopback one")
     if parts.scheme == "https" and tls is None:
         parser.error(f"{option}: https needs a certificate to show; add --tls-cert, --tls-key, --client-ca")
+
+
+def _check_beside(parser: argparse.ArgumentParser, option: str, url: str) -> None:
+    """kube-scheduler's own certificate proves nothing, and it is shown our token: no other host may get that."""
+    host = urllib.parse.urlsplit(url).hostname or ""
+    if not is_loopback(host):
+        parser.error(f"{option}: {host} is another host, which would be shown our token; use a loopback one")
 
 
 # --- single values ---------------------------------------------------------------------------------

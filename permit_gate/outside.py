@@ -14,8 +14,8 @@ import aiohttp
 
 from extender.core import gate_messages as gm
 from extender.core.ids import GroupKey, PodUid, Source
-from extender.core.model import Group, Lease, Pod
-from extender.kube import bind, client, errors, feeds, lease, resources, writes
+from extender.core.model import Group, Pod
+from extender.kube import bind, client, errors, feeds, resources, writes
 from extender.wire import objects, records
 from extender.wire.extender_v1 import WireError
 from permit_gate.owner import Unavailable
@@ -26,10 +26,8 @@ RELEASE_SECONDS = 1.0
 class Kubernetes:
     """The API server."""
 
-    def __init__(self, api: client.Api, namespace: str, lease_name: str) -> None:
+    def __init__(self, api: client.Api) -> None:
         self._api = api
-        self._namespace = namespace
-        self._lease = lease_name
         self._served: dict[Source, resources.Served] = {}
 
     async def bind(self, effect: gm.Bind) -> gm.BindDone:
@@ -82,10 +80,6 @@ class Kubernetes:
         }
         with _unavailable():
             await writes.set_pod_condition(self._api, effect.namespace, effect.name, effect.uid, condition)
-
-    async def read_lease(self) -> Lease | None:
-        """The scheduler's lease as it is now; None when it cannot be read."""
-        return await lease.read_lease(self._api, self._namespace, self._lease)
 
 
 class Extender:

@@ -65,7 +65,7 @@ class Handlers:
         """Hold the call until its pod is bound, or will not be."""
         started = time.perf_counter()
         try:
-            args = extender_v1.decode_bind_args(await request.read())
+            args = extender_v1.decode_bind_args(await serve.read_body(request))
         except extender_v1.WireError as error:
             self._metrics.bind_answered("malformed", time.perf_counter() - started)
             raise serve.BadRequest(str(error)) from None
@@ -90,7 +90,7 @@ class Handlers:
     async def withdraw(self, request: web.Request) -> web.Response:
         """Refuse the held calls of these pods, but for those that are being bound."""
         try:
-            asked = records.decode_withdrawal(await request.read())
+            asked = records.decode_withdrawal(await serve.read_body(request))
         except extender_v1.WireError as error:
             raise serve.BadRequest(str(error)) from None
         return serve.reply(records.encode_withdrawn(await self._owner.withdraw(asked.uids)))

@@ -130,15 +130,6 @@ def _ways(free: list[dict[str, int]], pods: list[OraclePod]) -> Iterator[tuple[i
                 free[row][name] += amount
 
 
-def most_of(nodes: Sequence[Node], shape: Shape, rows: Sequence[int]) -> int:
-    """How many pods of one shape fit on these rows."""
-    total = 0
-    for row in rows:
-        free = dict(nodes[row].allocatable)
-        total += min(free.get(name, 0) // amount for name, amount in shape.request)
-    return total
-
-
 def domains(nodes: Sequence[Node], keys: Sequence[str]) -> dict[tuple[str, ...], list[int]]:
     """Rows by the path of label values; nodes that lack one are in none."""
     found: dict[tuple[str, ...], list[int]] = {}

@@ -33,6 +33,7 @@ def test_the_extender_needs_no_option_in_a_pod():
         logging=settings.Logging("info", "json"),
         hostname=HOST,
         gate="http://127.0.0.1:8081",
+        scheduler="https://127.0.0.1:10259",
         nominate_above_nodes=1000,
     )
 
@@ -59,6 +60,7 @@ def test_every_option_of_the_extender_arrives(files):
             "--listen=[::]:9000",
             *tls_options(files),
             "--gate=https://gate.local:8443/",
+            "--scheduler=https://[::1]:10259/",
             "--nominate-above-nodes=0",
             "--log-level=debug",
             "--log-format=text",
@@ -72,6 +74,7 @@ def test_every_option_of_the_extender_arrives(files):
         logging=settings.Logging("debug", "text"),
         hostname=HOST,
         gate="https://gate.local:8443",
+        scheduler="https://[::1]:10259",
         nominate_above_nodes=0,
     )
 
@@ -157,6 +160,12 @@ REFUSED_BY_EXTENDER = {
         ["--gate=https://127.0.0.1:1"],
         "--gate: https needs a certificate",
     ),
+    "a scheduler on another host": (
+        ["--scheduler=https://10.0.0.1:10259"],
+        "--scheduler: 10.0.0.1 is another host, which would be shown our token; use a loopback one",
+    ),
+    "a scheduler by name": (["--scheduler=https://scheduler:10259"], "--scheduler: scheduler is another host"),
+    "a scheduler with a path": (["--scheduler=https://127.0.0.1:10259/metrics"], "write scheme, host and port only"),
     "an option of the gate": (["--http-timeout=600"], "--http-timeout"),
 }
 REFUSED_BY_GATE = {

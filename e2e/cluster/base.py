@@ -172,6 +172,7 @@ class Cluster:
         *,
         name: str = "kube-scheduler",
         uts_hostname: str | None = None,
+        port: int = 0,
         wait: bool = True,
         stay: bool = False,
     ) -> Scheduler:
@@ -180,7 +181,7 @@ class Cluster:
         Which API credentials it uses stands in that file (clientConnection.kubeconfig); `scheduler_kubeconfig` only
         serves those who ask it for metrics: by default the admin's.
         """
-        port = process.free_port()
+        port = port or process.free_port()
         asked = scheduler_kubeconfig or self.kubeconfig
         argv = [
             self.binaries.path("kube-scheduler"),

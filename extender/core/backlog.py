@@ -2,9 +2,10 @@
 
 Takes one record per group, gives sums per queue kept up to date; must not look at pods.
 
-A queue is open while nothing of it waits for room, and it closes well before `STRAY_LIMIT` of its pods
-are strays (design 3.1): the ConfigMap and the admission policy need some milliseconds to follow, and
-pods created meanwhile come ungated.
+A queue is open while nothing of it waits for room, and it closes when `STRAY_LIMIT` of its pods are strays,
+whatever they wait for (design 3.1): the ConfigMap and the admission policy need some milliseconds to follow,
+and pods created meanwhile come ungated. A stray came through the queue that it names itself, also where its
+group waits because it names another one.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ STRAY_LIMIT = 16
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One group that is not admitted: its queue, its strays, and whether it waits for room."""
+    """One group that is not admitted: its queue, whether it waits for room, and its strays by queue."""
 
     queue: QueueName
-    strays: int
     for_room: bool
+    strays: tuple[tuple[QueueName, int], ...] = ()
 
 
 class Backlog:
@@ -49,7 +50,12 @@ class Backlog:
         return not self.for_room[queue] and self.strays[queue] < STRAY_LIMIT
 
     def _count(self, waiting: Waiting, sign: int) -> None:
-        for sums, number in ((self.strays, waiting.strays), (self.for_room, int(waiting.for_room))):
-            sums[waiting.queue] += sign * number
-            if not sums[waiting.queue]:
-                del sums[waiting.queue]
+        for queue, number in waiting.strays:
+            _add(self.strays, queue, sign * number)
+        _add(self.for_room, waiting.queue, sign * waiting.for_room)
+
+
+def _add(sums: Counter[QueueName], queue: QueueName, number: int) -> None:
+    sums[queue] += number
+    if not sums[queue]:
+        del sums[queue]

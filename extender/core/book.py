@@ -179,7 +179,7 @@ class Book:
         for name, amount in asked.items():
             column = columns.of(name)
             free = 0
-            if column < width:
+            if column is not None and column < width:
                 free = table.allocatable.item(index, column) - table.used.item(index, column)
             if amount > 0 and amount > free - going.get(name, 0):
                 return False

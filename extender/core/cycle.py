@@ -6,11 +6,13 @@ read events. The handlers note, the cycle decides; both write the records that a
 
 from __future__ import annotations
 
+from collections import Counter
+
 from extender.core import messages, ordering, plans, stating
 from extender.core.backlog import Backlog, Waiting
 from extender.core.explain import is_ours
 from extender.core.feasibility import Feasibility
-from extender.core.ids import DEFAULT_QUEUE, GroupKey, NodeName, PodUid
+from extender.core.ids import DEFAULT_QUEUE, GroupKey, NodeName, PodUid, QueueName
 from extender.core.ledger import Slot
 from extender.core.membership import Need, Standing, Tally, satisfied, standing
 from extender.core.model import Pod
@@ -232,13 +234,19 @@ class Cycle:
     def _as_waiting(self, entry: Entry, refusal: Refusal) -> Waiting:
         tally = self.world.tallies.get(entry.key) or Tally()
         need = self.world.need(entry.key)
-        queue = need.queue if isinstance(need, Need) else next(filter(None, tally.queues), DEFAULT_QUEUE)
-        strays = tally.count(Standing.WAITING) - tally.gated
-        planned = self.plans.ledger.of_group(entry.key)
-        if planned and strays:
-            pods = (self.world.pods.get(PodUid(slot)) for slot in planned)
-            strays -= sum(1 for pod in pods if pod is not None and not pod.queue_gated)
-        return Waiting(queue, strays, not refusal.reasons.isdisjoint(_FOR_ROOM))
+        if isinstance(need, Need):
+            queue = need.queue
+        else:
+            queue = self.world.namespace_queue.get(entry.key.namespace) or DEFAULT_QUEUE
+        strays: Counter[QueueName] = Counter()
+        for named, number in tally.ungated.items():
+            strays[named or queue] += number
+        if strays:
+            for slot in self.plans.ledger.of_group(entry.key):
+                pod = self.world.pods.get(PodUid(slot))
+                if pod is not None and standing(pod) is Standing.WAITING and not pod.queue_gated:
+                    strays[pod.queue or queue] -= 1
+        return Waiting(queue, not refusal.reasons.isdisjoint(_FOR_ROOM), tuple(strays.items()))
 
     def _forget_group(self, entry: Entry) -> None:
         self.give_up(entry)

@@ -74,11 +74,6 @@ class Gate:
         """How many bindings are under way."""
         return sum(hold.state is State.COMMITTING for hold in self._book.holds.values())
 
-    def is_binding(self, uid: PodUid) -> bool:
-        """True while this pod is being bound."""
-        hold = self._book.holds.get(uid)
-        return hold is not None and hold.state is State.COMMITTING
-
     def shown(self) -> tuple[ShownHold, ...]:
         """The list of holds, as the extender reads it."""
         return tuple(

@@ -143,7 +143,6 @@ class Ledger:
 
     def _put(self, entry: Reservation) -> None:
         self._by_node.setdefault(entry.node, {})[entry.slot] = entry
-        self._nodes.ensure_width(len(entry.request))
         self.fit()
         self.reserved[self._nodes.row_of[entry.node], : len(entry.request)] += entry.request
 

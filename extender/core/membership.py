@@ -67,8 +67,8 @@ class Tally:
         self.priorities: Counter[int] = Counter()
         self.declared: Counter[Declared] = Counter()
         self.problems: Counter[tuple[str, ...]] = Counter()
-        #: waiting members that bear our own scheduling gate
-        self.gated = 0
+        #: waiting members without our scheduling gate, by the queue that they name
+        self.ungated: Counter[QueueName | None] = Counter()
 
     def add(self, pod: Pod) -> None:
         """Count a pod in."""
@@ -96,7 +96,8 @@ class Tally:
         where = standing(pod)
         _step(self._count, (pod.task, where), by)
         _step(self._total, where, by)
-        self.gated += by * (where is Standing.WAITING and pod.queue_gated)
+        if where is Standing.WAITING and not pod.queue_gated:
+            _step(self.ungated, pod.queue, by)
 
     def _hear(self, pod: Pod, by: int) -> None:
         if pod.ours and not pod.ended and not pod.terminating:
@@ -111,6 +112,11 @@ class Tally:
         if task is None:
             return sum(self._total[s] for s in standings)
         return sum(self._count[task, s] for s in standings)
+
+    @property
+    def gated(self) -> int:
+        """Waiting members that bear our own scheduling gate."""
+        return self._total[Standing.WAITING] - self.ungated.total()
 
     @property
     def tasks(self) -> set[TaskName]:

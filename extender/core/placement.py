@@ -84,20 +84,6 @@ def place(
     return _Planner(room, demands, asks, fixed, required, preferred).run()
 
 
-def more(room: Room, demand: Demand, *, fixed: Sequence[int] = (), required: str | None = None) -> int:
-    """How many pods of the demand, at most its count, fit now in one domain of the required level."""
-    ask = _ask(room, demand)
-    capacity = ask.capacity(room.free, ask.mask)
-    if required is None:
-        return min(demand.count, int(capacity.sum()))
-    domains = room.snapshot.facts.domains(room.snapshot.facts.levels.path(required))
-    sums = domains.sums(capacity)
-    if len(fixed):
-        home = _home(domains, fixed)
-        return 0 if home is None else min(demand.count, int(sums[home]))
-    return min(demand.count, int(sums.max(initial=0)))
-
-
 def _ask(room: Room, demand: Demand) -> Ask:
     want = room.snapshot.want(demand.shape)
     mask = want.mask if demand.allowed is None else want.mask & demand.allowed

@@ -184,7 +184,7 @@ class Plans:
         """Take over a placement found in the cluster (a hold, a nomination), if the node has the room."""
         row = self._world.nodes.row_of.get(node)
         request = self._world.request_row(pod)
-        if row is None:
+        if row is None or not self._world.columns.know(pod.shape.request):
             return False
         self.ledger.fit()
         nodes, width = self._world.nodes, len(request)

@@ -18,8 +18,14 @@ Row = npt.NDArray[np.int64]
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
-#: larger amounts are refused when read (wire), so that sums of 10^5 rows stay inside int64
-MAX_AMOUNT = 2**45 * 1024
+#: larger amounts are refused when read (wire), whatever they are of
+MAX_AMOUNT = 2**55
+#: A pod that asks for more of anything is refused when read, a node that has more counts as having so much, and as
+#: having room for so many pods at most. So no sum over a node leaves int64 while the node takes pods at all: each pod
+#: is one of `pods`, and the product is 2**62. Past that the column of `pods` says that the node is full, and the
+#: other columns, which wrap around, come back exactly when pods go. Sums over nodes are made in other ways.
+MAX_ON_NODE = 2**48
+MAX_PODS_ON_NODE = 2**14
 
 
 def amounts(values: Mapping[str, int]) -> Amounts:
@@ -28,7 +34,10 @@ def amounts(values: Mapping[str, int]) -> Amounts:
 
 
 class Columns:
-    """Growing map of resource name -> column. Columns are never removed or renumbered."""
+    """Growing map of resource name -> column. Columns are never removed or renumbered.
+
+    Only what nodes offer has one: pods may name anything, and a request for what no node offers needs no sums.
+    """
 
     def __init__(self) -> None:
         self._index: dict[str, int] = {CPU: 0, MEMORY: 1, PODS: 2}
@@ -41,14 +50,26 @@ class Columns:
         """Resource names in the order of their columns."""
         return tuple(self._index)
 
-    def of(self, name: str) -> int:
-        """Column of a resource, made when it is new."""
-        return self._index.setdefault(name, len(self._index))
+    def offer(self, names: Iterable[str]) -> bool:
+        """Give these a column, where they have none; true when there are new ones."""
+        before = len(self._index)
+        for name in names:
+            self._index.setdefault(name, len(self._index))
+        return len(self._index) > before
+
+    def of(self, name: str) -> int | None:
+        """Column of a resource; None when no node ever offered it."""
+        return self._index.get(name)
+
+    def know(self, values: Iterable[tuple[str, int]]) -> bool:
+        """True when each of these has a column."""
+        return all(name in self._index for name, _ in values)
 
     def row(self, values: Iterable[tuple[str, int]]) -> Row:
-        """The amounts as one row of as many columns as are known after reading it."""
-        placed = [(self.of(name), value) for name, value in values]
+        """The amounts as one row of as many columns as there are; what has no column is left out."""
         row = np.zeros(len(self._index), dtype=np.int64)
-        for column, value in placed:
-            row[column] = value
+        for name, value in values:
+            column = self._index.get(name)
+            if column is not None:
+                row[column] = value
         return row

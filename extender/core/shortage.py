@@ -95,7 +95,10 @@ def _worse(one: tuple[float, Refusal] | None, other: tuple[float, Refusal] | Non
 
 
 def _lacking(room: Room, asks: Sequence[Ask], task: tuple[tuple[str, str | int], ...]) -> tuple[float, Refusal] | None:
-    """The resource that these asks together lack most, as the ratio of asked to free and its refusal."""
+    """The resource that these asks together lack most, as the ratio of asked to free and its refusal.
+
+    What no node offers comes before what is only short.
+    """
     asked: dict[str, int] = {}
     usable: dict[str, Mask] = {}
     names = room.snapshot.columns.names
@@ -105,21 +108,28 @@ def _lacking(room: Room, asks: Sequence[Ask], task: tuple[tuple[str, str | int],
             asked[name] = asked.get(name, 0) + amount * ask.count
             usable[name] = usable[name] | ask.mask if name in usable else ask.mask
     free = {name: _free(room, name, rows) for name, rows in usable.items()}
-    ratios = {name: asked[name] / max(free[name], 1) for name in asked if asked[name] > free[name]}
+    unknown = {name for ask in asks for name, _ in ask.want.unknown}
+    ratios = {
+        name: float("inf") if name in unknown else asked[name] / max(free[name], 1)
+        for name in asked
+        if asked[name] > free[name]
+    }
     if not ratios:
         return None
     name = max(sorted(ratios), key=ratios.__getitem__)
     detail = (*task, ("resource", name), ("asked", asked[name]), ("free", free[name]))
+    if name in unknown:
+        detail += (("problem", "no node offers it"),)
     return ratios[name], Refusal(Reason.RESOURCES, detail)
 
 
 def _free(room: Room, name: str, rows: Mask) -> int:
     column = room.snapshot.columns.of(name)
-    if column >= room.free.shape[1]:
+    if column is None or column >= room.free.shape[1]:
         return 0
     return _exact_sum(np.maximum(room.free[rows, column], 0))
 
 
 def _exact_sum(values: Ints) -> int:
-    """Sum as a Python integer: 10^5 amounts of the largest size leave int64."""
+    """Sum as a Python integer: 10^5 nodes with the largest amount leave int64."""
     return (int((values >> 31).sum()) << 31) + int((values & (2**31 - 1)).sum())

@@ -25,7 +25,7 @@ Matrix = npt.NDArray[np.int64]
 #: resources that any node may have; every other one marks nodes that are worth keeping for who asks for it
 _ORDINARY = (CPU, MEMORY, PODS, "ephemeral-storage")
 _ORDINARY_PREFIXES = ("hugepages-", "attachable-volumes-")
-#: added to the order of nodes that come last; above every amount that a node may have (resources.MAX_AMOUNT)
+#: added to the order of nodes that come last; above every amount that a node may have (resources.MAX_ON_NODE)
 _LAST = 2**62
 #: shapes kept in their read form
 _WANTS = 1024
@@ -40,7 +40,7 @@ class Want:
     mask: Mask
     #: what it asks for, as (column, amount)
     asked: tuple[tuple[int, int], ...]
-    #: what it asks for that no node has ever had
+    #: what it asks for that no node of this snapshot has ever offered
     unknown: tuple[tuple[str, int], ...]
     #: the column of which it asks the largest share of the cluster, and that share; pods count only when
     #: nothing else is asked for, since they limit and are not demanded
@@ -107,15 +107,20 @@ class Snapshot:
 
     def _read(self, shape: Shape) -> Want:
         row, width = self.columns.row(shape.request), self.free.shape[1]
-        amounts = [(self.columns.of(name), name, amount) for name, amount in shape.request]
-        asked = tuple((column, amount) for column, _, amount in amounts if column < width)
-        shares = [(self._share(c, amount), name != PODS, c) for c, name, amount in amounts if c < width]
+        asked, shares, unknown = [], [], []
+        for name, amount in shape.request:
+            column = self.columns.of(name)
+            if column is None or column >= width:
+                unknown.append((name, amount))
+            else:
+                asked.append((column, amount))
+                shares.append((self._share(column, amount), name != PODS, column))
         share, _, dominant = max(shares, key=lambda s: (s[1], s[0], -s[2]))
         return Want(
             request=row,
             mask=self.facts.mask(shape.constraints),
-            asked=asked,
-            unknown=tuple((name, amount) for column, name, amount in amounts if column >= width),
+            asked=tuple(asked),
+            unknown=tuple(unknown),
             dominant=dominant,
             share=share,
             late=self._late(frozenset(column for column, _ in asked)),

@@ -74,7 +74,7 @@ def scores(world: World, pod: Pod, offered: Sequence[NodeName]) -> list[int]:
     Nodes that we do not know score 0. The fullest column that the pod asks for decides.
     """
     request = world.request_row(pod)
-    wanted = np.flatnonzero(request[: world.nodes.used.shape[1]])  # beyond are resources that no node has
+    wanted = np.flatnonzero(request)
     rows = np.array([world.nodes.row_of.get(name, -1) for name in offered], dtype=np.int64)
     known = rows >= 0
     allocatable = world.nodes.allocatable[np.ix_(rows[known], wanted)]

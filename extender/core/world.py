@@ -29,7 +29,8 @@ _TOUCHES_KEPT = 10_000
 class NodeTable:
     """Nodes as rows of int64 arrays. A row is reused after its node is gone; `names[row]` is then None.
 
-    Invariant: `used[row]` is the sum of the requests of the pods on that node that have not ended.
+    Invariant: `used[row]` is the sum of the requests of the pods on that node that have not ended, of all resources
+    that have a column.
     """
 
     def __init__(self, columns: Columns) -> None:
@@ -46,7 +47,7 @@ class NodeTable:
         self._free_rows: list[int] = []
 
     def put(self, node: Node) -> None:
-        """Add a node or replace its newest state."""
+        """Add a node or replace its newest state; what it offers must have columns."""
         row = self.row_of.get(node.name)
         if row is None:
             row = self._new_row(node.name)
@@ -77,10 +78,9 @@ class NodeTable:
         """Count a request on a node (sign 1) or take it off (sign -1); unknown nodes are ignored."""
         row = self.row_of.get(name) if name is not None else None
         if row is not None:
-            self.ensure_width(len(request))
             self.used[row, : len(request)] += sign * request
 
-    def ensure_width(self, width: int) -> None:
+    def _ensure_width(self, width: int) -> None:
         """Make the arrays at least so many columns wide."""
         have = self.used.shape[1]
         if width > have:
@@ -88,7 +88,7 @@ class NodeTable:
             self.used, self.allocatable = np.pad(self.used, extra), np.pad(self.allocatable, extra)
 
     def _set_allocatable(self, row: int, values: Row) -> None:
-        self.ensure_width(len(values))
+        self._ensure_width(len(values))
         self.allocatable[row] = 0
         self.allocatable[row, : len(values)] = values
 
@@ -142,7 +142,7 @@ class World:
         return uid in self.pods or uid in self._gone
 
     def request_row(self, pod: Pod) -> Row:
-        """The pod's request as a row; shared between pods of equal requests, never changed."""
+        """The pod's request as a row, less what no node offers; shared by equal requests, never changed."""
         row = self._rows.get(pod.shape.request)
         if row is None:
             if len(self._rows) > 10_000:
@@ -237,11 +237,25 @@ class World:
     # --- nodes ----------------------------------------------------------------------------------
 
     def _node_seen(self, event: messages.NodeSeen) -> None:
-        new = event.node.name not in self.nodes.row_of
-        self.nodes.put(event.node)
-        if new:
-            for pod in self.on_node.get(event.node.name, {}).values():
-                self.nodes.add_used(event.node.name, self.request_row(pod), 1)
+        node = event.node
+        new = node.name not in self.nodes.row_of
+        grown = self.columns.offer(name for name, _ in node.allocatable)
+        self.nodes.put(node)
+        if grown:
+            self._recount()
+        elif new:
+            self._count_node(node.name)
+
+    def _count_node(self, name: NodeName) -> None:
+        for pod in self.on_node.get(name, {}).values():
+            self.nodes.add_used(name, self.request_row(pod), 1)
+
+    def _recount(self) -> None:
+        """Pods may have asked for a resource before any node offered it: from now on it counts."""
+        self._rows.clear()
+        self.nodes.used[:] = 0
+        for name in self.nodes.row_of:
+            self._count_node(name)
 
     def _node_gone(self, event: messages.NodeGone) -> None:
         self.nodes.drop(event.name)

@@ -20,6 +20,9 @@ from extender.kube import backoff, client, errors, resources
 BACKOFF_FIRST = 0.05
 BACKOFF_CEILING = 2.0
 DEADLINE_SECONDS = 30.0
+#: so long from the first attempt on a 403 may be that of an authorizer that has just started; a release must not
+#: break in two because the API server was restarted within it
+FORBIDDEN_SECONDS = 5.0
 
 
 class Verdict(enum.StrEnum):
@@ -50,6 +53,8 @@ class _Attempt:
     node: str
     body: dict[str, Any]
     ends: float
+    #: until when a 403 is tried again
+    patient_until: float
 
     @property
     def path(self) -> str:
@@ -81,7 +86,8 @@ async def bind(
         | ({"annotations": dict(annotations)} if annotations else {}),
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
-    attempt = _Attempt(api, namespace, name, uid, node, body, _now() + deadline_seconds)
+    now = _now()
+    attempt = _Attempt(api, namespace, name, uid, node, body, now + deadline_seconds, now + FORBIDDEN_SECONDS)
     delays = backoff.Backoff(BACKOFF_FIRST, BACKOFF_CEILING)
     text = "no time left"
     while attempt.left > 0:
@@ -106,6 +112,10 @@ async def _try_once(attempt: _Attempt) -> tuple[Outcome | None, str, float]:
         return Outcome(Verdict.GONE, "", error.message), "", 0.0
     except errors.TooManyRequests as error:
         return None, str(error), error.retry_after
+    except errors.Forbidden as error:
+        if error.may_pass and _now() < attempt.patient_until:
+            return None, str(error), 0.0
+        return Outcome(Verdict.REFUSED, "", str(error)), "", 0.0
     except (errors.Conflict, errors.ServerError, errors.Unreachable, errors.Unreadable) as error:
         return await _look(attempt, error)
     except errors.ApiError as error:

@@ -55,7 +55,7 @@ class Api:
         watches: aiohttp.ClientSession,
         observer: observing.Observer,
     ) -> None:
-        self._access = access
+        self.access = access
         self._writes = writes
         self._reads = reads
         self._watches = watches
@@ -82,7 +82,7 @@ class Api:
         limit = aiohttp.ClientTimeout(total=timeout + queue, sock_read=timeout)
         session = self._reads if method == "GET" else self._writes
         async with self._answer(session, method, path, query, data, headers, limit) as response:
-            return await _read_bounded(response)
+            return await read_bounded(response)
 
     async def read(
         self,
@@ -139,9 +139,9 @@ class Api:
         limit: aiohttp.ClientTimeout,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer if it is a success. After a 401, when nothing was done, a fresh token is tried once."""
-        configuration = self._access.configuration
+        configuration = self.access.configuration
         for last in (False, True):
-            token = await self._access.header()
+            token = await self.access.header()
             async with session.request(
                 method,
                 url,
@@ -157,7 +157,7 @@ class Api:
                     yield response
                     return
                 error = errors.from_answer(response.status, response.headers, await _read_error(response))
-            if last or error.status != 401 or not await self._access.refused(token):
+            if last or error.status != 401 or not await self.access.refused(token):
                 raise error
 
     def _url(self, path: str, query: Query | None) -> yarl.URL:
@@ -228,7 +228,8 @@ def label_of(path: str) -> str:
     return "/".join([resource, *rest[2:3]])
 
 
-async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
+async def read_bounded(response: aiohttp.ClientResponse) -> bytes:
+    """The whole body, or errors.Unreadable when it is larger than BODY_LIMIT."""
     parts: list[bytes] = []
     size = 0
     async for part in response.content.iter_any():
@@ -243,7 +244,7 @@ async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
 async def _read_error(response: aiohttp.ClientResponse) -> bytes:
     """The body of an error: its status is what counts, so a broken or huge one is no failure of its own."""
     try:
-        return await _read_bounded(response)
+        return await read_bounded(response)
     except (aiohttp.ClientError, TimeoutError, OSError, errors.Unreadable):
         return b""
 

@@ -74,10 +74,16 @@ class Effects:
         return self._served[resource]
 
 
+#: an authorizer that has just started needs a second or a few to read its rules
+_FORBIDDEN_SECONDS = 1.0
+
+
 def retry_of(error: errors.KubeError) -> float | None:
     """Seconds after which the same write may succeed; None when it never will."""
     if isinstance(error, errors.TooManyRequests):
         return error.retry_after or 0.0
+    if isinstance(error, errors.Forbidden) and error.may_pass:
+        return _FORBIDDEN_SECONDS
     if isinstance(error, errors.ServerError | errors.Unreachable | errors.Conflict | errors.Unauthorized):
         return 0.0
     return None

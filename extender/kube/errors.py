@@ -14,6 +14,8 @@ from typing import Any
 
 import orjson
 
+from extender import settings
+
 MESSAGE_LIMIT = 300
 RETRY_AFTER_DEFAULT = 1.0
 RETRY_AFTER_CEILING = 60.0
@@ -25,7 +27,7 @@ class KubeError(Exception):
     kind = "other"
 
 
-class Unconfigured(KubeError):
+class Unconfigured(KubeError, settings.Unusable):
     """The credentials cannot be loaded; a person has to mend the configuration."""
 
     kind = "unconfigured"
@@ -81,9 +83,18 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """403: our account may not do this."""
+    """403: our account may not do this, or not yet.
+
+    For some seconds after its start the API server's authorizer has not read its rules and refuses everybody. What
+    admission refuses for a reason of its own, as in a namespace that is being deleted, has causes.
+    """
 
     kind = "forbidden"
+
+    @property
+    def may_pass(self) -> bool:
+        """True when it may be the authorizer of an API server that has just started."""
+        return not self.causes
 
 
 class NotFound(ApiError):

@@ -74,9 +74,6 @@ QUEUES = Resource("muster.dev", ("v1alpha1",), "queues", namespaced=False, optio
 POD_GROUPS = Resource("muster.dev", ("v1alpha1",), "podgroups", namespaced=True, optional=True)
 TOPOLOGIES = Resource("muster.dev", ("v1alpha1",), "topologies", namespaced=False, optional=True)
 
-POD_GROUP_SOURCES = (NATIVE_POD_GROUPS, PLUGIN_POD_GROUPS, VOLCANO_POD_GROUPS, POD_GROUPS)
-WATCHED = (PODS, NODES, NAMESPACES, *POD_GROUP_SOURCES, QUEUES, TOPOLOGIES)
-
 
 def config_map(namespace: str, name: str) -> Resource:
     """The one ConfigMap of that name."""
@@ -105,12 +102,6 @@ async def probe(api: client.Api, resource: Resource) -> Served | None:
         if await _serves(api, resource, version):
             return Served(resource, version)
     return None
-
-
-async def discover(api: client.Api, resources: tuple[Resource, ...] = WATCHED) -> list[Served]:
-    """The served ones of `resources`, in their order."""
-    probed = [await probe(api, resource) for resource in resources]
-    return [served for served in probed if served is not None]
 
 
 def quote(segment: str) -> str:

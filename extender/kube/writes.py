@@ -177,12 +177,6 @@ async def create_event(
     await api.request("POST", f"/apis/events.k8s.io/v1/namespaces/{resources.quote(where)}/events", body=body)
 
 
-async def version(api: client.Api) -> tuple[int, int]:
-    """Major and minor of the API server; vendors write `37+` for the minor."""
-    content = await api.read("/version")
-    return _number(content.get("major")), _number(content.get("minor"))
-
-
 def cut(text: str, limit: int) -> str:
     """The text in at most `limit` bytes of UTF-8, which is how the API server counts."""
     return text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
@@ -199,10 +193,3 @@ async def _is_live(api: client.Api, path: str, uid: str) -> bool:
     found = await _read_or_none(api, path)
     metadata = found.get("metadata") if found is not None else None
     return isinstance(metadata, dict) and metadata.get("uid") == uid
-
-
-def _number(value: object) -> int:
-    digits = value.rstrip("+") if isinstance(value, str) else ""
-    if not (digits.isascii() and digits.isdigit()):
-        raise errors.Unreadable(f"version {str(value)[:40]!r}")
-    return int(digits)

@@ -1,4 +1,4 @@
-"""What both processes need to run: an event loop and a clock.
+"""What both processes need to run: an event loop, a clock, and an exit status.
 
 Takes a coroutine, gives its end; must not know what it does.
 """
@@ -11,12 +11,28 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from extender import settings
+from extender.runtime import tasks
+from extender.telemetry import logs
+
+LOG = logs.Log(__name__)
 #: young objects before the collector looks at them, and how many such looks make one at older ones: with
 #: tens of thousands of living pods a full collection takes longer than a filter call may
 COLLECT_AFTER = (20_000, 20, 50)
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
+def main(name: str, logging: settings.Logging, serving: Coroutine[Any, Any, None]) -> int:
+    """Run to the end, and give the exit status; what a person or a restart can mend is logged."""
+    logs.configure(logging)
+    try:
+        _run(serving)
+    except (tasks.Fault, settings.Unusable, OSError) as error:
+        LOG.error("the process ends", fault=error, process=name)
+        return 1
+    return 0
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
     """Run on uvloop where it is installed."""
     gc.set_threshold(*COLLECT_AFTER)
     try:

@@ -13,7 +13,6 @@ import contextlib
 import http
 import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any
 
 import orjson
 import prometheus_client
@@ -130,13 +129,11 @@ def reply(content: object, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type="application/json")
 
 
-async def read_json(request: web.Request) -> Any:
-    """The body as JSON, or BadRequest."""
+async def read_body(request: web.Request) -> bytes:
+    """The whole body, or BadRequest: a client that went away, or packed badly, is no fault of ours."""
     try:
-        return orjson.loads(await request.read())
-    except orjson.JSONDecodeError as error:
-        raise BadRequest(f"the body is not JSON: line {error.lineno}, column {error.colno}") from None
-    except (web.RequestPayloadError, ConnectionError, ValueError) as error:
+        return await request.read()
+    except (web.RequestPayloadError, ConnectionError) as error:
         raise BadRequest("the body did not arrive whole") from error
 
 

@@ -63,7 +63,7 @@ class Verbs:
         """Which of the offered nodes the pod may go to: the planned one, or none."""
         started = time.perf_counter()
         try:
-            args = extender_v1.decode_node_args(await request.read())
+            args = extender_v1.decode_node_args(await serve.read_body(request))
             if extender_v1.scheduler_of(args.pod) != SCHEDULER_NAME:
                 body, outcome, awaited = extender_v1.encode_passed(args, args.offered), "foreign", False
             else:
@@ -113,7 +113,7 @@ class Verbs:
         """Scores for pods without queue or gang: fuller nodes are better."""
         started = time.perf_counter()
         try:
-            args = extender_v1.decode_node_args(await request.read())
+            args = extender_v1.decode_node_args(await serve.read_body(request))
             points = verbs.scores(self._engine.world, objects.decode_pod(args.pod), args.offered)
             body = extender_v1.encode_scores(zip(args.offered, points, strict=True))
         except (extender_v1.WireError, objects.DecodeError) as error:
@@ -126,7 +126,7 @@ class Verbs:
         """A veto for pods of ours: whom to evict for a gang is not for one member to say. Others pass."""
         started = time.perf_counter()
         try:
-            args = extender_v1.decode_preempt_args(await request.read())
+            args = extender_v1.decode_preempt_args(await serve.read_body(request))
             ours = extender_v1.scheduler_of(args.pod) == SCHEDULER_NAME
             body = extender_v1.PREEMPT_VETO if ours else extender_v1.encode_candidates(args.victims)
             outcome = "refused" if ours else "foreign"
@@ -139,7 +139,7 @@ class Verbs:
     async def release(self, request: web.Request) -> web.Response:
         """Whether the members of a group may be bound now, for the permit gate."""
         try:
-            asked = records.decode_release(await request.read())
+            asked = records.decode_release(await serve.read_body(request))
         except extender_v1.WireError as error:
             raise serve.BadRequest(str(error)) from None
         if not (self.ready and self._engine.active):

@@ -44,22 +44,12 @@ def nanos(value: object) -> int:
     raise QuantityError(f"{str(value)[:_MAX_TEXT]!r} is not a quantity")
 
 
-def units(name: str, amount: int) -> int:
-    """Base units of a resource (millicores of cpu) for an amount in nano units, rounded up."""
+def units(name: str, amount: int, most: int = MAX_AMOUNT) -> int:
+    """Base units of a resource (millicores of cpu) for an amount in nano units, rounded up, and at most so many."""
     result = -(-amount // (_NANOS_OF_MILLI if name == CPU else NANO))
-    if result > MAX_AMOUNT:
+    if result > most:
         raise QuantityError(f"{result} is too large an amount")
     return result
-
-
-def value(text: object) -> int:
-    """Whole units of a quantity, rounded up."""
-    return units("", nanos(text))
-
-
-def milli(text: object) -> int:
-    """Thousandths of a quantity, rounded up: the base unit of cpu."""
-    return units(CPU, nanos(text))
 
 
 @lru_cache(maxsize=8192)

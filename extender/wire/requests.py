@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from extender.core.resources import PODS, Amounts, amounts
+from extender.core.resources import MAX_ON_NODE, MAX_PODS_ON_NODE, PODS, Amounts, amounts
 from extender.wire import quantity
 from extender.wire.fields import Object, Reader
 
@@ -44,19 +44,23 @@ def pod_request(reader: Reader, spec: Object, status: Object) -> Amounts:
     result = {PODS: 1}
     for name, amount in total.items():
         try:
-            result[name] = quantity.units(name, amount)
+            result[name] = quantity.units(name, amount, MAX_ON_NODE)
         except quantity.QuantityError as error:
             reader.say(f"request of {name}", str(error))
     return amounts(result)
 
 
 def read_amounts(reader: Reader, values: Object, path: str) -> dict[str, int]:
-    """Base units of a resource list (a node's, where `pods` counts too); a bad amount is noted and 0."""
+    """Base units of a node's resource list, where `pods` counts too; a bad amount is noted and 0.
+
+    A node may well have more than we count: the surplus is left unused.
+    """
     result = {}
     for name, text in values.items():
         if name == PODS or counted(name):
             try:
-                result[name] = quantity.units(name, quantity.nanos(text))
+                most = MAX_PODS_ON_NODE if name == PODS else MAX_ON_NODE
+                result[name] = min(quantity.units(name, quantity.nanos(text)), most)
             except quantity.QuantityError as error:
                 reader.say(f"{path}[{name}]", str(error))
                 result[name] = 0

@@ -102,6 +102,14 @@ def test_a_held_call_is_withdrawn(node: Node | None, group: int) -> None:
     assert engine.nodes(pods) == (["gpu-0", "gpu-0"] if group == 2 else [None, None])
 
 
+def test_a_held_call_of_a_pod_that_asks_for_what_no_node_offers_is_withdrawn() -> None:
+    pod = make_pod(request={"example.com/fpga": 1}, group="train")
+    engine = waking_up(gpu_node("gpu-0"), make_group("train", 1), pod, held={pod: "gpu-0"})
+    effects = [*engine.send(messages.ActivityChanged(True)), *engine.tick()]
+    assert [e for e in effects if isinstance(e, messages.Withdraw)] == [withdraw(pod)]
+    assert engine.reserved == 0
+
+
 def test_pods_that_an_earlier_life_rejected_are_woken() -> None:
     seen, unseen = make_pods(2, request=ONE)
     seen = replace(seen, rejection="0/1 nodes are available: 1 waiting in its queue.")

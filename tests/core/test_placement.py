@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from extender.core.feasibility import Feasibility
 from extender.core.ids import NodeName, TaskName
-from extender.core.model import Node, Shape, Taint
-from extender.core.placement import Demand, Placement, more, place
+from extender.core.model import Node, Taint
+from extender.core.placement import Demand, Placement, place
 from extender.core.reasons import Reason, Refusal
-from extender.core.resources import PODS, amounts
+from extender.core.resources import MAX_ON_NODE, PODS, amounts
 from extender.core.snapshot import Room, Snapshot
 from tests import oracles, strategies
 from tests.builders import (
@@ -166,21 +166,6 @@ def check_refusal(nodes: Sequence[Node], demands: Sequence[Demand], refusal: Ref
         assert refusal.reason is Reason.FRAGMENTED
 
 
-@given(strategies.small_nodes(), strategies.small_shapes(), st.sampled_from((None, "block", "rack")))
-def test_more_says_how_many_fit(nodes: list[Node], shape: Shape, required: str | None) -> None:
-    keys = {None: (), "block": ("block",), "rack": ("block", "rack")}[required]
-    most = max(
-        (
-            oracles.most_of(nodes, shape, [r for r in rows if oracles.accepts(shape.constraints, nodes[r])])
-            for rows in oracles.domains(nodes, keys).values()
-        ),
-        default=0,
-    )
-    room = make_room(make_topology(), *nodes)
-    assert more(room, Demand(shape, 100), required=required) == min(100, most)
-    assert more(room, Demand(shape, 1), required=required) == min(1, most)
-
-
 def test_tasks_that_no_order_of_filling_would_place_are_found_by_search() -> None:
     # the pair belongs on b, but whichever task comes first is drawn to the fuller node
     nodes = [make_node("a", {"cpu": 5, GPU: 7}), make_node("b", {"cpu": 8, GPU: 5})]
@@ -293,7 +278,6 @@ def test_members_that_stand_already_bind_the_rest_to_their_domain() -> None:
     there = room.snapshot.rows([NodeName("a")])
     assert counts(room, place(room, [Demand(ONE_GPU, 2)], fixed=there, required="rack")) == {"a": 2}
     assert counts(room, place(room, [Demand(ONE_GPU, 2)], fixed=there, preferred="rack")) == {"a": 2}
-    assert more(room, Demand(ONE_GPU, 99), fixed=there, required="rack") == 8
     # climbing, the rack where they are is kept
     assert set(counts(room, place(room, [Demand(ONE_GPU, 10)], fixed=there, preferred="rack"))) == {"a", "b"}
     refusal = place(room, [Demand(ONE_GPU, 9)], fixed=there, required="rack")
@@ -375,6 +359,8 @@ CLUSTER = (
 )
 GPU_AND_CPU = make_shape({"cpu": 90_000, GPU: 1})
 
+NOT_OFFERED = ("problem", "no node offers it")
+
 REFUSALS: dict[str, tuple[list[Demand], dict[str, str], Refusal]] = {
     "a selector that no node has": (
         [Demand(ONE_GPU, 1, WORKER), Demand(make_shape(selector=(("block", "b9"),)), 1, LAUNCHER)],
@@ -409,13 +395,26 @@ REFUSALS: dict[str, tuple[list[Demand], dict[str, str], Refusal]] = {
         {},
         Refusal(
             Reason.RESOURCES,
-            (("task", "worker"), ("resource", "example.com/fpga"), ("asked", 2), ("free", 0)),
+            (("task", "worker"), ("resource", "example.com/fpga"), ("asked", 2), ("free", 0), NOT_OFFERED),
+        ),
+    ),
+    "a resource that nobody has is named before one of which there is far too little": (
+        [Demand(make_shape({"example.com/fpga": 1, GPU: 100}), 1)],
+        {},
+        Refusal(Reason.RESOURCES, (("resource", "example.com/fpga"), ("asked", 1), ("free", 0), NOT_OFFERED)),
+    ),
+    "also one of another task": (
+        [Demand(make_shape({GPU: 100}), 1, LAUNCHER), Demand(make_shape({"example.com/fpga": 1}), 1, WORKER)],
+        {},
+        Refusal(
+            Reason.RESOURCES,
+            (("task", "worker"), ("resource", "example.com/fpga"), ("asked", 1), ("free", 0), NOT_OFFERED),
         ),
     ),
     "a lone pod for a resource that nobody has": (
         [Demand(make_shape({"example.com/fpga": 1}), 1)],
         {},
-        Refusal(Reason.RESOURCES, (("resource", "example.com/fpga"), ("asked", 1), ("free", 0))),
+        Refusal(Reason.RESOURCES, (("resource", "example.com/fpga"), ("asked", 1), ("free", 0), NOT_OFFERED)),
     ),
     "a pod larger than any node": (
         [Demand(make_shape({GPU: 7}), 1)],
@@ -477,11 +476,11 @@ def test_an_empty_cluster_refuses() -> None:
 
 
 def test_sums_of_the_largest_amounts_are_exact() -> None:
-    largest = 2**55
-    nodes = [Node(NodeName(f"n{n}"), {}, amounts({PODS: 9, "memory": largest})) for n in range(300)]
-    refusal = place(make_room(*nodes), [Demand(make_shape({"memory": largest}), 301)])
+    largest = MAX_ON_NODE
+    nodes = [Node(NodeName(f"n{n}"), {}, amounts({PODS: 9, "memory": largest})) for n in range(40_000)]
+    refusal = place(make_room(*nodes), [Demand(make_shape({"memory": largest}), 40_001)])
     assert refusal == Refusal(
-        Reason.RESOURCES, (("resource", "memory"), ("asked", 301 * largest), ("free", 300 * largest))
+        Reason.RESOURCES, (("resource", "memory"), ("asked", 40_001 * largest), ("free", 40_000 * largest))
     )
 
 

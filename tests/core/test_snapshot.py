@@ -13,6 +13,8 @@ from extender.core import messages
 from extender.core.feasibility import Facts, Feasibility
 from extender.core.ids import NodeName
 from extender.core.model import Constraints, Expression, Node, Taint, Term, Toleration
+from extender.core.placement import Demand, Placement, place
+from extender.core.resources import MAX_ON_NODE, MAX_PODS_ON_NODE, MEMORY, PODS
 from extender.core.snapshot import Room, Snapshot
 from extender.core.topology import Domains, Levels
 from extender.core.world import World
@@ -216,6 +218,35 @@ def test_free_is_allocatable_less_pods_of_any_scheduler_less_what_is_reserved() 
 def test_an_overcommitted_node_is_negative() -> None:
     world = make_world(make_node("a", {"cpu": 100}), make_pod("p", {"cpu": 300}, node="a"))
     assert free_of(Snapshot.take(world, Feasibility()), "a")["cpu"] == -200
+
+
+#: so many equal pods of so much memory each, and whether they are there or reserved for
+crowds = st.tuples(st.integers(1, MAX_PODS_ON_NODE), st.integers(0, MAX_ON_NODE) | st.just(MAX_ON_NODE), st.booleans())
+
+
+@given(st.lists(crowds, max_size=12), st.integers(0, MAX_ON_NODE) | st.just(MAX_ON_NODE))
+def test_no_sum_over_a_node_goes_astray_while_it_takes_pods(came: list[tuple[int, int, bool]], memory: int) -> None:
+    world = make_world(make_node("a", {MEMORY: memory, PODS: MAX_PODS_ON_NODE}))
+    reserved = np.zeros_like(world.nodes.used)
+    rows = []
+    free = {PODS: MAX_PODS_ON_NODE, MEMORY: memory}
+    for count, amount, there in came:
+        request = count * world.columns.row(((PODS, 1), (MEMORY, amount)))
+        if there:
+            world.nodes.add_used(NodeName("a"), request, 1)
+            rows.append(request)
+        else:
+            reserved[0, : len(request)] += request
+        free = {PODS: free[PODS] - count, MEMORY: free[MEMORY] - count * amount}
+        room = Room(Snapshot.take(world, Feasibility(), reserved))
+        assert room.free[0, 2] == free[PODS]
+        if free[PODS] > 0:
+            assert room.free[0, 1] == free[MEMORY]
+        fits = isinstance(place(room, [Demand(make_shape({MEMORY: 1}), 1)]), Placement)
+        assert fits is (min(free.values()) > 0)
+    for request in rows:
+        world.nodes.add_used(NodeName("a"), request, -1)
+    assert not world.nodes.used.any()
 
 
 def test_a_snapshot_does_not_follow_the_world() -> None:

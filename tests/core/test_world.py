@@ -15,7 +15,7 @@ from extender.core.membership import Need
 from extender.core.model import Pod
 from extender.core.world import World
 from tests import builders
-from tests.builders import GPU, gpu_node, make_group, make_pod, make_queue, make_topology, make_world
+from tests.builders import GPU, gpu_node, make_group, make_node, make_pod, make_queue, make_topology, make_world
 
 N0 = NodeName("gpu-0")
 
@@ -23,7 +23,8 @@ N0 = NodeName("gpu-0")
 def used(world: World, node: NodeName = N0) -> dict[str, int]:
     """What is used on a node, by resource, without zeros."""
     row = world.nodes.used[world.nodes.row_of[node]]
-    return {name: int(row[world.columns.of(name)]) for name in world.columns.names if row[world.columns.of(name)]}
+    amounts = dict(zip(world.columns.names, row.tolist(), strict=False))
+    return {name: amount for name, amount in amounts.items() if amount}
 
 
 def on(pod: Pod, node: str = "gpu-0", **fields: object) -> Pod:
@@ -129,6 +130,28 @@ def test_objects_come_and_go_and_go_again() -> None:
     assert (world.queues, world.topologies, world.groups) == ({}, {}, {})
 
 
+def test_resources_that_pods_invent_cost_no_columns() -> None:
+    world = make_world(gpu_node(), make_node("other"))
+    before = (world.columns.names, world.nodes.used.shape)
+    for n in range(200):
+        pod = make_pod(f"p{n}", {f"example.com/r{n}": 1, GPU: 1})
+        builders.show(world, [on(pod) if n % 2 else pod])
+    assert (world.columns.names, world.nodes.used.shape) == before
+    assert used(world) == {GPU: 100, "pods": 100}
+
+
+def test_a_resource_that_a_node_offers_later_counts_for_the_pods_that_asked_before() -> None:
+    odd = "example.com/r"
+    there, elsewhere = on(make_pod("p", {odd: 2})), on(make_pod("q", {odd: 3}), "other")
+    world = make_world(gpu_node(), make_node("other"), there, elsewhere)
+    assert used(world) == {"pods": 1}
+    builders.show(world, [make_node("gpu-0", {odd: 4})])
+    assert used(world) == {odd: 2, "pods": 1}
+    assert used(world, NodeName("other")) == {odd: 3, "pods": 1}
+    world.apply(messages.PodGone(there.uid))
+    assert used(world) == {}
+
+
 def test_an_event_of_no_known_kind_is_a_fault() -> None:
     with pytest.raises(KeyError):
         World().apply(messages.Tick())  # type: ignore[arg-type]
@@ -154,7 +177,12 @@ pods = st.builds(
     phase=st.sampled_from(("Pending", "Running", "Succeeded", "Failed")),
     terminating=st.booleans(),
 )
-nodes = st.builds(lambda n, gpus: gpu_node(f"n{n}", gpus), st.integers(0, 2), st.integers(0, 8))
+nodes = st.builds(
+    lambda n, gpus, odd: make_node(f"n{n}", {"cpu": 96_000, GPU: gpus, **{f"example.com/r{r}": 5 for r in odd}}),
+    st.integers(0, 2),
+    st.integers(0, 8),
+    st.sets(st.integers(3, 11), max_size=3),
+)
 events = st.one_of(
     pods.map(messages.PodSeen),
     st.integers(0, 11).map(lambda n: messages.PodGone(PodUid(f"uid-p{n}"))),
@@ -169,6 +197,7 @@ class Plain:
     def __init__(self) -> None:
         self.pods: dict[PodUid, Pod] = {}
         self.nodes: dict[NodeName, builders.Node] = {}
+        self.offered = {"cpu", "memory", "pods"}
         self._gone: set[PodUid] = set()
 
     def apply(self, event: messages.WorldEvent) -> None:
@@ -180,6 +209,7 @@ class Plain:
                 self.pods.pop(uid, None)
             case messages.NodeSeen(node):
                 self.nodes[node.name] = node
+                self.offered |= {name for name, _ in node.allocatable}
             case messages.NodeGone(name):
                 self.nodes.pop(name, None)
 
@@ -189,7 +219,7 @@ class Plain:
             if pod.node == name and not pod.ended:
                 for resource, amount in pod.shape.request:
                     found[resource] = found.get(resource, 0) + amount
-        return {resource: amount for resource, amount in found.items() if amount}
+        return {resource: amount for resource, amount in found.items() if amount and resource in self.offered}
 
 
 @given(st.lists(events, max_size=40))
@@ -203,8 +233,10 @@ def test_sums_and_indexes_are_what_counting_anew_gives(happened: list[messages.W
     for name, node in plain.nodes.items():
         assert used(world, name) == plain.used(name)
         row = world.nodes.allocatable[world.nodes.row_of[name]]
-        assert {r: int(row[world.columns.of(r)]) for r, _ in node.allocatable} == dict(node.allocatable)
+        there = dict(zip(world.columns.names, row.tolist(), strict=False))
+        assert {resource: there[resource] for resource, _ in node.allocatable} == dict(node.allocatable)
         assert int((row != 0).sum()) == len(node.allocatable)
+    assert set(world.columns.names) == plain.offered
     groups = {pod.group for pod in plain.pods.values()}
     assert world.members.keys() == world.tallies.keys() == groups
     for key in groups:

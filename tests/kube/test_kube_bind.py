@@ -21,6 +21,8 @@ DONE = ok({"kind": "Status", "status": "Success"}, 201)
 BUSY = fail(429, headers={"Retry-After": "0"})
 
 # posts, gets, verdict, node, calls made
+TERMINATING = fail(403, "Forbidden", causes=[{"reason": "NamespaceTerminating"}])
+
 CASES: dict[str, tuple[list[Any], list[Any], str, str, str]] = {
     "201 is success": ([DONE], [], "bound", "n", "P"),
     "201 with an odd body is success": ([ok(b"\xff{", 201)], [], "bound", "n", "P"),
@@ -50,7 +52,14 @@ CASES: dict[str, tuple[list[Any], list[Any], str, str, str]] = {
     "answer lost, pod is no JSON, then done": ([reset, DONE], [ok(b"<html>")], "bound", "n", "PGP"),
     "429 is tried again without a look": ([BUSY, BUSY, DONE], [], "bound", "n", "PPP"),
     "400 is refused": ([fail(400)], [], "refused", "", "P"),
-    "403 is refused": ([fail(403)], [], "refused", "", "P"),
+    "403 of an authorizer that has just started is tried again": (
+        [fail(403), fail(403), DONE],
+        [],
+        "bound",
+        "n",
+        "PPP",
+    ),
+    "403 of a namespace that goes away is refused": ([TERMINATING], [], "refused", "", "P"),
     "422 is refused": ([fail(422)], [], "refused", "", "P"),
     "a redirect is refused": ([ok(b"", 307)], [], "refused", "", "P"),
 }
@@ -88,6 +97,16 @@ async def test_a_binding_carries_uid_node_and_annotations(api: client.Api, stub:
         "metadata": {"name": "p", "namespace": "ns", "uid": "u", "annotations": {"k": "v"}},
         "target": {"apiVersion": "v1", "kind": "Node", "name": "n"},
     }
+
+
+async def test_a_403_that_stays_is_refused_before_the_deadline(
+    api: client.Api, stub: kube_stub.Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bind, "FORBIDDEN_SECONDS", 0.05)
+    stub.on("POST", BINDING, fail(403, "Forbidden", "no such right"))
+    outcome = await bind.bind(api, "ns", "p", "u", "n", {}, 60.0)
+    assert (outcome.verdict, outcome.text) == (bind.Verdict.REFUSED, "403 Forbidden: no such right")
+    assert stub.count("POST", BINDING) > 1
 
 
 UNSETTLED: dict[str, tuple[Any, Any]] = {

@@ -9,7 +9,7 @@ import pytest
 from kube_stub import fail, ok, pod
 
 from extender.core.model import Lease
-from extender.kube import client, errors, lease, resources, writes
+from extender.kube import client, errors, feeds, lease, resources, writes
 
 POD = "/api/v1/namespaces/ns/pods/p"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -204,28 +204,6 @@ async def test_an_event_is_complete_and_bounded(api: client.Api, stub: kube_stub
     assert datetime.datetime.strptime(body["eventTime"], "%Y-%m-%dT%H:%M:%S.%f%z").tzinfo is not None
 
 
-VERSIONS: dict[str, tuple[dict[str, Any], tuple[int, int] | None]] = {
-    "plain": ({"major": "1", "minor": "37"}, (1, 37)),
-    "with a vendor's plus": ({"major": "1", "minor": "34+"}, (1, 34)),
-    "empty": ({"major": "", "minor": ""}, None),
-    "missing": ({}, None),
-    "no number": ({"major": "1", "minor": "x"}, None),
-    "other digits": ({"major": "1", "minor": "٣"}, None),
-}
-
-
-@pytest.mark.parametrize(("content", "want"), VERSIONS.values(), ids=VERSIONS.keys())
-async def test_the_version(
-    api: client.Api, stub: kube_stub.Stub, content: dict[str, Any], want: tuple[int, int] | None
-) -> None:
-    stub.on("GET", "/version", ok(content))
-    if want is None:
-        with pytest.raises(errors.Unreadable):
-            await writes.version(api)
-    else:
-        assert await writes.version(api) == want
-
-
 async def test_live_reads_give_none_for_what_is_not_there(api: client.Api, stub: kube_stub.Stub) -> None:
     group = resources.Served(resources.NATIVE_POD_GROUPS, "v1beta1")
     path = "/apis/scheduling.k8s.io/v1beta1/namespaces/ns/podgroups/g"
@@ -286,24 +264,23 @@ def _rows(*plurals: str) -> Any:
     return ok({"resources": [{"name": plural} for plural in plurals]})
 
 
-async def test_discovery_takes_the_preferred_version_that_has_the_resource(
-    api: client.Api, stub: kube_stub.Stub
-) -> None:
+async def test_the_preferred_version_that_has_the_resource_is_taken(api: client.Api, stub: kube_stub.Stub) -> None:
     stub.on("GET", "/apis/scheduling.k8s.io/v1", _rows("priorityclasses"))
     stub.on("GET", "/apis/scheduling.k8s.io/v1beta1", _rows("podgroups", "podgroups/status"))
     stub.on("GET", "/apis/scheduling.x-k8s.io/v1alpha1", fail(404))
     stub.on("GET", "/apis/scheduling.volcano.sh/v1beta1", ok({"resources": "odd"}))
     stub.on("GET", "/apis/muster.dev/v1alpha1", _rows("queues", "podgroups"))
-    served = await resources.discover(api)
-    assert [row.collection for row in served] == [
+    probed = [await resources.probe(api, feed.resource) for feed in (*feeds.GANGS, *feeds.QUEUES)]
+    assert [served.collection for served in probed if served is not None] == [
         "/api/v1/pods",
         "/api/v1/nodes",
-        "/api/v1/namespaces",
         "/apis/scheduling.k8s.io/v1beta1/podgroups",
         "/apis/muster.dev/v1alpha1/podgroups",
+        "/api/v1/namespaces",
         "/apis/muster.dev/v1alpha1/queues",
     ]
 
 
 def test_watches_are_not_renewed_together() -> None:
-    assert len({resource.stagger for resource in resources.WATCHED}) >= len(resources.WATCHED) - 2
+    watched = [feed.resource for feed in (*feeds.GANGS, *feeds.QUEUES)]
+    assert len({resource.stagger for resource in watched}) >= len(watched) - 2

@@ -15,7 +15,7 @@ from dataclasses import replace
 from extender.core.feasibility import Feasibility
 from extender.core.ids import TaskName
 from extender.core.model import Constraints, Expression, Node, Taint, Term, Toleration
-from extender.core.placement import Demand, Placement, more, place
+from extender.core.placement import Demand, Placement, place
 from extender.core.reasons import Refusal
 from extender.core.snapshot import Room, Snapshot
 from extender.core.world import World
@@ -138,7 +138,6 @@ def gangs() -> None:
     placed = place(room, [Demand(shape, 1024)])
     assert isinstance(placed, Placement)
     measure("taking a placement of 1024", lambda: placed.take(room.copy()))
-    measure("more of a shape, 500 nodes", lambda: more(room, Demand(shape, 10_000)))
 
 
 def hard_gangs() -> None:

@@ -171,14 +171,14 @@ async def test_without_the_extender_a_gang_that_needs_no_annotations_starts(gate
 
 
 async def test_a_binding_that_is_refused_for_the_moment_is_sent_again(gate):
-    gate.api.refusals["alone"] = [500, 409, 429]
+    gate.api.refusals["alone"] = [500, 409, 429, 403]
     gate.api.put(PODS, stubs.pod("alone"))
     assert await gate.bind("alone") == {"Error": ""}
-    assert len(gate.api.bindings) == 4
+    assert len(gate.api.bindings) == 5
 
 
-async def test_a_binding_that_is_forbidden_is_an_error(gate):
-    gate.api.refusals["alone"] = [403]
+async def test_a_binding_that_is_refused_for_good_is_an_error(gate):
+    gate.api.refusals["alone"] = [422]
     gate.api.put(PODS, stubs.pod("alone"))
     assert "scripted" in (await gate.bind("alone"))["Error"]
 
@@ -263,7 +263,7 @@ async def test_a_stopping_gate_refuses_what_it_holds_and_finishes_what_is_being_
 async def test_a_partial_release_without_a_controller_gets_its_condition(gate, monkeypatch):
     monkeypatch.setattr("extender.core.rounds.STUCK_SECONDS", 0.3)
     names = put_gang(gate, 2)
-    gate.api.refusals[names[1]] = [403]
+    gate.api.refusals[names[1]] = [422]
     calls = [gate.bind(name) for name in names]
     await asyncio.gather(*calls)
     await until(lambda: bool(gate.api.conditions))
@@ -280,7 +280,7 @@ async def test_a_partial_release_with_a_controller_is_evicted(gate, monkeypatch)
         content = stubs.pod(name, "train")
         content["metadata"]["ownerReferences"] = [owner]
         gate.api.put(PODS, content)
-    gate.api.refusals["pod-1"] = [403]
+    gate.api.refusals["pod-1"] = [422]
     await asyncio.gather(gate.bind("pod-0"), gate.bind("pod-1"))
     await until(lambda: gate.api.evictions == ["pod-0"])
 

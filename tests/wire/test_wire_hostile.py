@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from wire_objects import group, node, pod
 
 from extender.core.ids import Source
-from extender.core.resources import MAX_AMOUNT
+from extender.core.resources import MAX_ON_NODE
 from extender.wire import extender_v1, objects, records
 
 anything = st.recursive(
@@ -125,7 +125,7 @@ def test_a_damaged_pod_is_decoded_or_has_no_identity(obj: dict) -> None:
         )
         return
     assert dict(got.shape.request)["pods"] == 1
-    assert all(0 < amount <= MAX_AMOUNT for _, amount in got.shape.request)
+    assert all(0 < amount <= MAX_ON_NODE for _, amount in got.shape.request)
     assert hash(got.shape) is not None
     assert all(isinstance(problem, str) and problem for problem in got.problems)
 
@@ -135,7 +135,7 @@ def test_a_damaged_pod_is_decoded_or_has_no_identity(obj: dict) -> None:
 def test_a_damaged_node_is_decoded_or_has_no_name(obj: dict) -> None:
     with contextlib.suppress(objects.DecodeError):
         got = objects.decode_node(obj)
-        assert all(0 <= amount <= MAX_AMOUNT for _, amount in got.allocatable)
+        assert all(0 <= amount <= MAX_ON_NODE for _, amount in got.allocatable)
         assert "pods" in dict(got.allocatable)
         assert all(isinstance(text, str) for item in got.labels.items() for text in item)
 

@@ -6,7 +6,7 @@ import pytest
 from wire_objects import node, table
 
 from extender.core.model import Node, Taint
-from extender.core.resources import MAX_AMOUNT
+from extender.core.resources import MAX_AMOUNT, MAX_ON_NODE, MAX_PODS_ON_NODE
 from extender.wire.objects import DecodeError, decode_node
 
 
@@ -85,6 +85,13 @@ def test_hami(notes: dict, want: bool) -> None:
 def test_bad_capacity_is_none_and_stated(allocatable: object, want: tuple, problem: str) -> None:
     got = decode_node(node(status={"allocatable": allocatable}))
     assert (got.allocatable, got.problems) == (want, (problem,))
+
+
+def test_a_node_that_has_more_than_is_counted_has_what_is_counted() -> None:
+    large = {"memory": str(MAX_ON_NODE + 1), "example.com/slices": str(MAX_AMOUNT), "pods": str(MAX_PODS_ON_NODE + 1)}
+    got = decode_node(node(status={"allocatable": large}))
+    want = {"memory": MAX_ON_NODE, "example.com/slices": MAX_ON_NODE, "pods": MAX_PODS_ON_NODE}
+    assert (dict(got.allocatable), got.problems) == (want, ())
 
 
 def test_a_label_that_is_no_text_is_empty_and_stated() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wire_objects import table
 
-from extender.core.resources import MAX_AMOUNT
+from extender.core.resources import CPU, MAX_AMOUNT
 from extender.wire import quantity
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "requests.json").read_text())["quantities"]
@@ -25,13 +25,19 @@ SUFFIXES |= {letter: Fraction(1000 ** (i + 1)) for i, letter in enumerate("kMGTP
 SUFFIXES |= {f"{letter}i": Fraction(1024 ** (i + 1)) for i, letter in enumerate("KMGTPE")}
 
 
+def pieces(text: object) -> int:
+    """Pieces of anything but cpu."""
+    return quantity.units("memory", quantity.nanos(text))
+
+
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: repr(case["text"]))
 def test_agrees_with_kubernetes(case: dict) -> None:
     if not case["valid"] or case["text"] in REFUSED:
         with pytest.raises(quantity.QuantityError):
-            quantity.milli(case["text"])
+            quantity.units(CPU, quantity.nanos(case["text"]))
         return
-    assert (quantity.value(case["text"]), quantity.milli(case["text"])) == (case["value"], case["milli"])
+    assert pieces(case["text"]) == case["value"]
+    assert quantity.units(CPU, quantity.nanos(case["text"])) == case["milli"]
 
 
 def test_the_refused_ones_are_in_the_golden_file() -> None:
@@ -53,7 +59,7 @@ def test_is_exact_and_rounds_up(whole: int, part: str, suffix: str) -> None:
             quantity.nanos(text)
         return
     assert quantity.nanos(text) == in_nanos
-    assert quantity.value(text) == ceil(Fraction(in_nanos, 10**9))
+    assert pieces(text) == ceil(Fraction(in_nanos, 10**9))
 
 
 @table(
@@ -67,7 +73,7 @@ def test_is_exact_and_rounds_up(whole: int, part: str, suffix: str) -> None:
     },
 )
 def test_reads_what_json_may_hold(given: object, want: int) -> None:
-    assert quantity.value(given) == want
+    assert pieces(given) == want
 
 
 @pytest.mark.parametrize(
@@ -93,7 +99,7 @@ def test_reads_what_json_may_hold(given: object, want: int) -> None:
 )
 def test_refuses_and_names_the_text(given: object, says: str) -> None:
     with pytest.raises(quantity.QuantityError, match=says) as refused:
-        quantity.value(given)
+        pieces(given)
     assert len(str(refused.value)) < 120
 
 
@@ -107,4 +113,4 @@ def test_cpu_is_in_thousandths_and_all_else_in_pieces() -> None:
 @given(st.text(max_size=70) | st.integers() | st.floats() | st.booleans())
 def test_raises_nothing_else(anything: object) -> None:
     with contextlib.suppress(quantity.QuantityError):
-        assert 0 <= quantity.value(anything) <= MAX_AMOUNT
+        assert 0 <= pieces(anything) <= MAX_AMOUNT

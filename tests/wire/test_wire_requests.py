@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from wire_objects import table
 
-from extender.core.resources import MAX_AMOUNT
+from extender.core.resources import MAX_AMOUNT, MAX_ON_NODE
 from extender.wire import requests
 from extender.wire.fields import Reader
 
@@ -49,6 +49,11 @@ def container(**amounts: object) -> dict:
             {"containers": [container(memory=MAX_AMOUNT), container(memory=MAX_AMOUNT)]},
             {"pods": 1},
             f"request of memory: {2 * MAX_AMOUNT} is too large an amount",
+        ),
+        "more than any node may have counts as nothing": (
+            {"containers": [container(memory=MAX_ON_NODE + 1, cpu="1")]},
+            {"cpu": 1000, "pods": 1},
+            f"request of memory: {MAX_ON_NODE + 1} is too large an amount",
         ),
         "requests that are no object": (
             {"containers": [{"name": "c", "resources": {"requests": ["cpu"]}}]},
