@@ -6,7 +6,7 @@ queues. The rules are those of manifests/base/crds, which a test compares by the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from extender.core.ids import QUEUE_GATE, SCHEDULER_NAME
 from extender.sim.api import Json, Refused
@@ -78,7 +78,7 @@ def judge(kind: str, thing: Json) -> None:
             raise Refused(422, message)
 
 
-def gate(pod: Json, open_queues: frozenset[str] | None) -> Json:
+def gate(pod: Json, open_queues: Collection[str] | None) -> Json:
     """The new pod with our scheduling gate, unless its queue is open; without a list nothing is done."""
     spec, labels = pod["spec"], pod["metadata"].get("labels", {})
     if open_queues is None or spec.get("schedulerName") != SCHEDULER_NAME or spec.get("nodeName"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from extender.core.ids import QueueName
 from extender.sim import admission, cards, objects, report
 from extender.sim.agenda import Agenda, Phase
 from extender.sim.api import NAMESPACE, Api, Change, Json, Refused, stamp
@@ -16,13 +17,12 @@ from extender.sim.budgets import Budgets
 from extender.sim.lives import Life, Lives
 from extender.sim.objects import Making
 from extender.sim.resources import short_of
+from extender.wire import small
 
 #: an owner makes a new pod so long after the old one is gone or failed
 REPLACE_SECONDS = 1.0
 #: what is there at the start was made so long before
 BEFORE_SECONDS = 3600
-#: the ConfigMap that lists the open queues
-OPEN_QUEUES, OPEN_KEY = "muster-admission", "open"
 
 
 class Cluster:
@@ -48,9 +48,9 @@ class Cluster:
         admission.judge(kind, thing)
         return admission.gate(thing, self._open_queues()) if kind == "Pod" else thing
 
-    def _open_queues(self) -> frozenset[str] | None:
-        listed = self.api.get("ConfigMap", OPEN_QUEUES)
-        return None if listed is None else frozenset(listed["data"][OPEN_KEY].split("\n"))
+    def _open_queues(self) -> frozenset[QueueName] | None:
+        listed = self.api.get("ConfigMap", small.OPEN_QUEUES)
+        return None if listed is None else small.decode_open_queues(listed)
 
     def _changed(self, change: Change) -> None:
         if change.kind in ("Pod", "PodDisruptionBudget"):

@@ -27,7 +27,7 @@ from extender.sim.agenda import Phase
 from extender.sim.api import EPOCH, Change, Json, Refused
 from extender.sim.cluster import Cluster
 from extender.sim.writes import Writes
-from extender.wire import extender_v1, objects
+from extender.wire import extender_v1, objects, small
 
 T = TypeVar("T")
 #: no scenario has so many nodes: kube-scheduler is led by the full list
@@ -76,7 +76,7 @@ class Sidecar:
         for kind, watch in watches.WATCHES.items():
             for thing in self._cluster.api.list(kind):
                 self._show(watches.event_of(Change("ADDED", kind, thing)), watch.gate)
-        if self._cluster.api.get("ConfigMap", "muster-admission") is None:
+        if self._cluster.api.get("ConfigMap", small.OPEN_QUEUES) is None:
             self._hear(messages.OpenQueuesSeen(None))
         self._hear_gate(gm.Synced())
         self._hear_gate(messages.ActivityChanged(True))

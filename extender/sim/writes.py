@@ -11,12 +11,11 @@ from extender.core import gate_messages as gm
 from extender.core import messages
 from extender.core.ids import QUEUE_GATE
 from extender.sim.api import Refused, Request, stamp
-from extender.sim.cluster import OPEN_KEY, OPEN_QUEUES, Cluster
-from extender.wire import objects, status
+from extender.sim.cluster import Cluster
+from extender.wire import marks, objects, small, status
 
 #: a second Binding after a conflict; the real shell goes on for 30 s
 _BIND_TRIES = 3
-WAKE_ANNOTATION = "muster.dev/wake"
 
 
 class Writes:
@@ -37,7 +36,7 @@ class Writes:
             case messages.Nominate():
                 self._pod(effect.name, effect.uid, {"status": {"nominatedNodeName": effect.node}}, "status")
             case messages.Wake():
-                self._pod(effect.name, effect.uid, {"metadata": {"annotations": {WAKE_ANNOTATION: effect.token}}})
+                self._pod(effect.name, effect.uid, {"metadata": {"annotations": {marks.WAKE_ANNOTATION: effect.token}}})
             case messages.SetOpenQueues():
                 self._open_queues(objects.encode_open_queues(effect.names))
             case messages.StateGroup():
@@ -60,13 +59,13 @@ class Writes:
                 raise
 
     def _open_queues(self, text: str) -> None:
-        api, data = self._cluster.api, {OPEN_KEY: text}
-        if api.get("ConfigMap", OPEN_QUEUES) is None:
-            self._note("create", "ConfigMap", OPEN_QUEUES)
-            api.create("ConfigMap", {"apiVersion": "v1", "metadata": {"name": OPEN_QUEUES}, "data": data})
+        api, data = self._cluster.api, {small.OPEN_KEY: text}
+        if api.get("ConfigMap", small.OPEN_QUEUES) is None:
+            self._note("create", "ConfigMap", small.OPEN_QUEUES)
+            api.create("ConfigMap", {"apiVersion": "v1", "metadata": {"name": small.OPEN_QUEUES}, "data": data})
         else:
-            self._note("patch", "ConfigMap", OPEN_QUEUES)
-            api.patch("ConfigMap", OPEN_QUEUES, {"data": data})
+            self._note("patch", "ConfigMap", small.OPEN_QUEUES)
+            api.patch("ConfigMap", small.OPEN_QUEUES, {"data": data})
 
     def _state_group(self, effect: messages.StateGroup) -> None:
         patches = status.patches(effect, stamp(self._cluster.agenda.now))

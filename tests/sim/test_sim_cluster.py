@@ -11,9 +11,10 @@ from extender.core.ids import QUEUE_GATE
 from extender.sim import admission, cards, objects, report, resources
 from extender.sim.agenda import Agenda, Phase
 from extender.sim.api import Api, Change, Refused, merged
-from extender.sim.cluster import OPEN_KEY, OPEN_QUEUES, Cluster
+from extender.sim.cluster import Cluster
 from extender.sim.lives import Life
 from extender.sim.runner import Run
+from extender.wire import small
 from tests.sim import scenes
 from tests.test_repository import ROOT
 
@@ -259,7 +260,9 @@ def test_new_pods_are_gated_unless_their_queue_is_open(
 ) -> None:
     cluster = Cluster(report.Scenario(()), Agenda())
     if open_queues is not None:
-        cluster.api.create("ConfigMap", {"metadata": {"name": OPEN_QUEUES}, "data": {OPEN_KEY: open_queues}})
+        cluster.api.create(
+            "ConfigMap", {"metadata": {"name": small.OPEN_QUEUES}, "data": {small.OPEN_KEY: open_queues}}
+        )
     life = cluster.make(making)
     assert life is not None
     pod = cluster.object_of(life)
