@@ -34,7 +34,7 @@ class Entry:
     key: GroupKey
     #: creation time of the first member seen; the group's place in the order
     arrival: float
-    #: when a member last appeared or was lost
+    #: when a member last appeared, or one was lost that a controller will replace
     changed_at: float
     #: why it waits; None while it is planned, runs, or was not looked at yet
     refusal: Refusal | None = None

@@ -8,7 +8,7 @@ import pytest
 
 from extender.core import messages
 from extender.core.ids import QUEUE_GATE, QueueName
-from extender.core.model import Pod
+from extender.core.model import Owner, Pod
 from extender.core.planning import EXPECT_SECONDS
 from extender.core.reasons import Reason
 from tests import builders
@@ -194,6 +194,21 @@ def test_a_gang_that_lacks_room_and_members_waits_for_members_and_for_a_while_cl
     engine.see(*gated(workers(4))[2:])
     engine.tick()
     assert engine.reason(TRAIN) is Reason.RESOURCES
+
+
+@pytest.mark.parametrize("owner", [None, Owner("Job", "train", "u")], ids=["nobody's", "a controller's"])
+def test_room_is_kept_for_a_lost_member_only_if_a_controller_makes_another_one(owner: Owner | None) -> None:
+    pods = [replace(pod, owner=owner) for pod in workers(3)]
+    engine = Driver(gpu_node(gpus=3), make_group("train", 3), *pods)
+    engine.tick()
+    engine.now += EXPECT_SECONDS - 1
+    engine.gone(pods[2])
+    engine.tick()
+    assert engine.reserved == 3
+    engine.tick(1.0)
+    assert engine.reserved == (0 if owner is None else 3)
+    engine.tick(EXPECT_SECONDS - 1)
+    assert engine.reserved == 0
 
 
 def test_kept_room_goes_to_members_of_its_task_and_shape_only() -> None:

@@ -122,6 +122,28 @@ def test_an_answer_that_comes_after_the_timeout_changes_nothing() -> None:
     assert run.scheduler.answers == {"repeat_bind g-w-0": ""}
 
 
+def test_extender_and_gate_give_a_lost_member_up_at_the_same_time() -> None:
+    """Nobody makes it again: ten seconds after the newest member appeared both stop to wait, and all comes to rest."""
+    scenario = """
+settings: {end: 60}
+nodes: [{name: n1, allocatable: {cpu: 3}}]
+groups:
+  - {name: filler, minMember: 1, tasks: [{name: w, replicas: 1, requests: {cpu: 1}}]}
+  - {name: g, minMember: 3, tasks: [{name: w, replicas: 3, requests: {cpu: 1}}]}
+events: [{at: 1, kind: delete_pod, pods: [filler-w-0, g-w-0]}]
+"""
+    assert (
+        scenes.short(
+            scenario,
+            "{check: bound, group: g, count: 0}",
+            "{check: held, group: g, max: 2}",
+            "{check: held, group: g, max: 0, by: 10}",
+            "{check: reason, group: g, code: NotEnoughMembers, mentions: [2, 3], at: 10}",
+        )
+        == []
+    )
+
+
 def test_large_clusters_are_led_by_nomination_to_the_same_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sidecar, "NOMINATE_ABOVE", 0)
     checks = ["{check: bound, group: g, count: 2, by: 5}", "{check: bound_always, group: g, allowed: [0, 2]}"]
