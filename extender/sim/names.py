@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from extender.core.ids import DEFAULT_QUEUE
 from extender.sim.fields import Fault, one_of
 from extender.sim.report import Event, Report, Task, single
 
@@ -63,9 +64,14 @@ class Names:
         added = [event.fields["node"] for event in scenario.events if event.kind == "add_node"]
         self._nodes = [node.name for node in (*scenario.nodes, *added)]
         added = [event.fields["queue"] for event in scenario.events if event.kind == "add_queue"]
-        self._queues = [queue.name for queue in (*scenario.queues, *added)]
+        self._queues = [DEFAULT_QUEUE, *(queue.name for queue in (*scenario.queues, *added))]
         self._groups = [group.name for group in scenario.groups]
         self._pods = [pod.name for pod in scenario.pods] + list(dict.fromkeys(self._members()))
+        self._of_key = {
+            **dict.fromkeys(("group", "groups", "first", "then"), self._groups),
+            **dict.fromkeys(("node", "in", "not_in"), self._nodes),
+            "queue": self._queues,
+        }
 
     def _members(self) -> Iterator[str]:
         for group in self._told.scenario.groups:
@@ -119,19 +125,16 @@ class Names:
     def _fields(self, fields: Mapping[str, Any], path: str, kind: str) -> None:
         for key, value in fields.items():
             where = f"{path}.{key}"
-            names = [value] if isinstance(value, str) else value
-            if key in ("group", "groups", "first", "then"):
-                for name in names:
-                    _known(name, self._groups, where)
-            elif key in ("pod", "pods"):
+            names = value if isinstance(value, tuple) else (value,)
+            if key in ("pod", "pods"):
                 for name in names:
                     self._pod(name, where)
             elif key == "object":
                 self._object(value, where)
-            elif isinstance(value, str) and key == "node" and kind != "repeat_bind":
-                _known(value, self._nodes, where)
-            elif isinstance(value, str) and key == "queue":
-                _known(value, self._queues, where)
+            elif (kind, key) != ("repeat_bind", "node"):
+                for name in names if key in self._of_key else ():
+                    if isinstance(name, str):  # what is added is no name
+                        _known(name, self._of_key[key], where)
 
     def _object(self, written: str, path: str) -> None:
         if written.startswith(_WRITES):

@@ -83,6 +83,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("want.0.at", 3, "want[0].at: stands beside `by` or `until`; leave one of them out"),
     ("want.0.group", "h", "want[bound].group: 'h' is not known; there are g"),
     ("want.0", {"check": "reason", "group": "g", "code": "Tired"}, "want[0].code: 'Tired' is not known"),
+    ("want.0", {"check": "nodes", "group": "g", "in": ["n1", "n7"]}, "want[nodes].in: 'n7' is not known"),
     ("want.0", {"check": "any_of", "options": []}, "want[0].options: [] is not a list"),
     ("want.0", {"check": "any_of", "options": [[{"check": "bound"}]]}, "options[0][0].count: is missing"),
     ("want.0", {"check": "queue_state", "queue": "r", "state": "Open"}, "want[queue_state].queue: 'r' is not known"),
