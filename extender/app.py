@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from extender import settings
 from extender.core import messages
 from extender.core.engine import Engine
-from extender.kube import client, effects, errors, feeds, resources, scheduler, writes
+from extender.kube import client, effects, errors, feeds, resources, scheduler
 from extender.replica import Replica
 from extender.runtime import census, process, stopping, tasks
 from extender.runtime.dispatcher import Dispatcher, Final, Transient
@@ -25,7 +25,7 @@ from extender.telemetry.metrics import ExtenderMetrics
 from extender.web import serve, tls
 from extender.web.gate_client import GateClient
 from extender.web.verbs import BODY_LIMIT, Verbs
-from extender.wire import objects
+from extender.wire import objects, small
 
 #: what is awaited beside the lists, as /readyz names it
 _HOLDS, _SCHEDULER = "the gate's holds", "a fit kube-scheduler"
@@ -96,7 +96,7 @@ class _Process:
 
     def _open_queues_feed(self) -> feeds.Feed:
         return feeds.Feed(
-            resources.config_map(self._told.cluster.namespace, writes.OPEN_QUEUES),
+            resources.config_map(self._told.cluster.namespace, small.OPEN_QUEUES),
             lambda content: messages.OpenQueuesSeen(objects.decode_open_queues(content)),
             lambda _: messages.OpenQueuesSeen(None),
         )

@@ -152,7 +152,7 @@ class Engine:
 
     def _lost_to_group(self, before: Pod, now: float) -> None:
         if before.group in self.entries:
-            self._member_lost(self.entries[before.group], before.uid, now)
+            self._member_lost(self.entries[before.group], before, now)
 
     def _member_appeared(self, entry: Entry, pod: Pod, now: float) -> None:
         entry.changed_at = now
@@ -169,7 +169,7 @@ class Engine:
             self._member_bound(entry, pod)
         elif was is not is_now:
             if is_now in (Standing.LEAVING, Standing.FAILED, Standing.SUCCEEDED):
-                self._member_lost(entry, pod.uid, now)
+                self._member_lost(entry, pod, now)
             self._cycle.dirty[entry.key] = None
         elif changes.judged_by(before) != changes.judged_by(pod):
             self._cycle.grown |= self._plans.forget(pod.uid) is not None
@@ -196,10 +196,11 @@ class Engine:
         if not isinstance(need, Need) or satisfied(need, self.world.tallies[entry.key]):
             self._cycle.dirty[entry.key] = None
 
-    def _member_lost(self, entry: Entry, uid: PodUid, now: float) -> None:
-        entry.changed_at = now
-        entry.forget(uid)
-        self._cycle.grown |= self._plans.forget(uid) is not None
+    def _member_lost(self, entry: Entry, pod: Pod, now: float) -> None:
+        if pod.owner is not None:  # only a controller makes another one; the permit gate counts alike
+            entry.changed_at = now
+        entry.forget(pod.uid)
+        self._cycle.grown |= self._plans.forget(pod.uid) is not None
         self._cycle.dirty[entry.key] = None
 
     def _node_seen(self, event: messages.NodeSeen, now: float) -> None:

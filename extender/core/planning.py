@@ -20,7 +20,7 @@ from extender.core.ids import GroupKey, NodeName, PodUid, TaskName
 from extender.core.ledger import Ledger, Slot
 from extender.core.membership import STARTED, Need, Standing, Tally, satisfied, standing
 from extender.core.model import Pod, Shape
-from extender.core.reasons import Reason, Refusal
+from extender.core.reasons import ALSO, Kind, Reason, Refusal
 from extender.core.snapshot import Room
 from extender.core.world import World
 
@@ -35,7 +35,7 @@ class Entry:
     key: GroupKey
     #: creation time of the first member seen; the group's place in the order
     arrival: float
-    #: when a member last appeared or was lost
+    #: when a member last appeared, or one was lost that a controller will replace
     changed_at: float
     #: why it waits; None while it is planned, runs, or was not looked at yet
     refusal: Refusal | None = None
@@ -111,7 +111,8 @@ class Wish:
     """What to place: `whole` together or not at all, then each of `surplus` for itself.
 
     `least` is the smallest part of `whole` that may start when the rest does not fit; () when there is
-    no smaller one. `fixed` are nodes where members already are.
+    no smaller one. `fixed` are nodes where members already are. `missing` says how many members do not
+    exist yet, when `whole` counts on some that are expected.
     """
 
     whole: tuple[Member, ...]
@@ -120,6 +121,7 @@ class Wish:
     fixed: tuple[NodeName, ...] = ()
     required: str | None = None
     preferred: str | None = None
+    missing: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,8 @@ def _gang_wish(
     if not loose and kept == Counter((m.task, m.shape) for m in expected):
         return None
     least = () if expected else _least(need, tally, waiting, ledger, loose)
-    return _wish(need, fixed, whole=(*loose, *expected), least=least)
+    missing = _members_missing(need, tally) if expected else None
+    return replace(_wish(need, fixed, whole=(*loose, *expected), least=least), missing=missing)
 
 
 def _wish(
@@ -274,8 +277,15 @@ def fulfil(wish: Wish, room: Room, allowance: Allowance) -> Plan | Refusal:
         started = {member.slot for member in wish.least}
         surplus = tuple(member for member in wish.whole if member.slot not in started)
     if isinstance(places, Refusal):
-        return places
+        return places if wish.missing is None else _besides(wish.missing, places)
     return _one_by_one(wish, surplus, places, room, allowance)
+
+
+def _besides(missing: Refusal, places: Refusal) -> Refusal:
+    """Of a group that lacks members and room that is the reason which would be so with room too."""
+    if places.kind is Kind.NEVER or places.reason is Reason.SCHEDULER_REFUSED:
+        return places
+    return Refusal(missing.reason, (*missing.detail, (ALSO, places.reason.value), *places.detail))
 
 
 def _together(

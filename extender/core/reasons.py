@@ -70,6 +70,10 @@ KIND_OF: dict[Reason, Kind] = {
 }
 
 
+#: name of the detail that tells a second reason, which would stand if the first were gone
+ALSO = "also"
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a group was not placed, with the numbers that caused it.
@@ -80,6 +84,11 @@ class Refusal:
 
     reason: Reason
     detail: Detail = ()
+
+    @property
+    def reasons(self) -> frozenset[str]:
+        """The reason, and the second one if there is one."""
+        return frozenset({self.reason.value, *(str(value) for name, value in self.detail if name == ALSO)})
 
     @property
     def kind(self) -> Kind:

@@ -13,10 +13,8 @@ from typing import Any
 
 from extender.core import ids
 from extender.kube import client, errors, resources
-from extender.wire import small
+from extender.wire import marks, small
 
-WAKE_ANNOTATION = "muster.dev/wake"
-OPEN_QUEUES = "muster-admission"
 NOTE_LIMIT = 1024
 #: who our Events say they come from
 REPORTER = "muster"
@@ -48,7 +46,7 @@ async def nominate(api: client.Api, namespace: str, name: str, uid: str, node: s
 
 async def wake(api: client.Api, namespace: str, name: str, uid: str, token: str) -> bool:
     """Have the scheduler look at a rejected pod again: any change does that, so `token` must differ."""
-    return await post_annotations(api, namespace, name, uid, {WAKE_ANNOTATION: token})
+    return await post_annotations(api, namespace, name, uid, {marks.WAKE_ANNOTATION: token})
 
 
 async def post_annotations(
@@ -117,9 +115,11 @@ async def put_open_queues(api: client.Api, namespace: str, names: Iterable[str])
     collection = f"/api/v1/namespaces/{resources.quote(namespace)}/configmaps"
     data = {small.OPEN_KEY: small.encode_open_queues(frozenset(map(ids.QueueName, names)))}
     try:
-        await api.request("PATCH", f"{collection}/{OPEN_QUEUES}", body={"data": data}, content_type=client.MERGE_PATCH)
+        await api.request(
+            "PATCH", f"{collection}/{small.OPEN_QUEUES}", body={"data": data}, content_type=client.MERGE_PATCH
+        )
     except errors.NotFound:
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": OPEN_QUEUES}, "data": data}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": small.OPEN_QUEUES}, "data": data}
         await api.request("POST", collection, body=body)
 
 

@@ -18,7 +18,7 @@ Write = Callable[[messages.Effect], Awaitable[None]]
 
 LANES = 32
 TRIES = 6
-_FIRST_DELAY, _LONGEST_DELAY = 0.05, 2.0
+FIRST_DELAY, LONGEST_DELAY = 0.05, 2.0
 
 
 class Transient(Exception):
@@ -43,7 +43,7 @@ class Dispatcher:
 
     def put(self, effect: messages.Effect, cause: str) -> None:
         """Queue an effect; never blocks."""
-        self._lanes[zlib.crc32(_subject(effect).encode()) % LANES].put_nowait((effect, cause))
+        self._lanes[zlib.crc32(subject(effect).encode()) % LANES].put_nowait((effect, cause))
 
     async def run(self) -> None:
         """Serve all lanes for ever."""
@@ -56,15 +56,15 @@ class Dispatcher:
             effect, cause = await lane.get()
             with logs.caused(cause):
                 error = await self._carry_out(effect)
-                kind, subject = type(effect).__name__, _subject(effect)
+                kind, of = type(effect).__name__, subject(effect)
                 if error:
-                    LOG.warning("an effect could not be carried out", effect=kind, of=subject, error=error)
+                    LOG.warning("an effect could not be carried out", effect=kind, of=of, error=error)
                 else:
-                    LOG.debug("effect", effect=kind, of=subject)
+                    LOG.debug("effect", effect=kind, of=of)
             self._report(messages.EffectDone(effect, error))
 
     async def _carry_out(self, effect: messages.Effect) -> str:
-        delay, text = _FIRST_DELAY, ""
+        delay, text = FIRST_DELAY, ""
         for _ in range(TRIES):
             try:
                 await self._write(effect)
@@ -72,14 +72,15 @@ class Dispatcher:
                 return str(error)
             except Transient as error:
                 text = str(error)
-                await asyncio.sleep(max(delay, min(error.retry_after, _LONGEST_DELAY)))
-                delay = min(2 * delay, _LONGEST_DELAY)
+                await asyncio.sleep(max(delay, min(error.retry_after, LONGEST_DELAY)))
+                delay = min(2 * delay, LONGEST_DELAY)
             else:
                 return ""
         return text
 
 
-def _subject(effect: messages.Effect) -> str:
+def subject(effect: messages.Effect) -> str:
+    """What an effect is about: effects of one subject are carried out in their order."""
     match effect:
         case messages.Ungate() | messages.Nominate() | messages.Wake() | messages.Evict():
             return effect.uid

@@ -22,6 +22,8 @@ EXPECTED_DURATION_ANNOTATION = "muster.dev/expected-duration-seconds"
 PREEMPTIBLE_ANNOTATION = "muster.dev/preemptible"
 TOPOLOGY_REQUIRED_ANNOTATION = "muster.dev/topology-required"
 TOPOLOGY_PREFERRED_ANNOTATION = "muster.dev/topology-preferred"
+#: any change of a rejected pod makes the scheduler look at it again; ours is of this annotation
+WAKE_ANNOTATION = "muster.dev/wake"
 
 #: labels in which controllers state a pod's role: Kubeflow (new, then old names), JobSet
 ROLE_LABELS = (

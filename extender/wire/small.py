@@ -11,6 +11,8 @@ from extender.core.model import Lease, Topology
 from extender.wire import marks
 from extender.wire.fields import DecodeError, Object, Reader, metadata
 
+#: name of the ConfigMap that lists the open queues
+OPEN_QUEUES = "muster-admission"
 #: key of the ConfigMap's data under which the open queues are named, one a line
 OPEN_KEY = "open"
 _DEFAULT_DURATION = 15

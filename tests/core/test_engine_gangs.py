@@ -8,7 +8,7 @@ import pytest
 
 from extender.core import messages
 from extender.core.ids import QUEUE_GATE, QueueName
-from extender.core.model import Pod
+from extender.core.model import Owner, Pod
 from extender.core.planning import EXPECT_SECONDS
 from extender.core.reasons import Reason
 from tests import builders
@@ -183,13 +183,32 @@ def test_a_group_that_waits_is_looked_at_when_expected_room_is_given_up() -> Non
     assert engine.node(lone) == "gpu-0"
 
 
-def test_a_gang_that_lacks_room_and_members_says_so_of_its_members_in_the_end() -> None:
+def test_a_gang_that_lacks_room_and_members_waits_for_members_and_for_a_while_closes_its_queue() -> None:
     engine = Driver(gpu_node(gpus=1), make_group("train", 4), *gated(workers(2)))
     engine.tick()
-    assert engine.reason(TRAIN) is Reason.RESOURCES
+    assert engine.reason(TRAIN) is Reason.MEMBERS
+    assert not engine.engine.backlog.is_open(QueueName("default"))
     engine.tick(EXPECT_SECONDS)
     assert engine.reason(TRAIN) is Reason.MEMBERS
     assert engine.engine.backlog.is_open(QueueName("default"))
+    engine.see(*gated(workers(4))[2:])
+    engine.tick()
+    assert engine.reason(TRAIN) is Reason.RESOURCES
+
+
+@pytest.mark.parametrize("owner", [None, Owner("Job", "train", "u")], ids=["nobody's", "a controller's"])
+def test_room_is_kept_for_a_lost_member_only_if_a_controller_makes_another_one(owner: Owner | None) -> None:
+    pods = [replace(pod, owner=owner) for pod in workers(3)]
+    engine = Driver(gpu_node(gpus=3), make_group("train", 3), *pods)
+    engine.tick()
+    engine.now += EXPECT_SECONDS - 1
+    engine.gone(pods[2])
+    engine.tick()
+    assert engine.reserved == 3
+    engine.tick(1.0)
+    assert engine.reserved == (0 if owner is None else 3)
+    engine.tick(EXPECT_SECONDS - 1)
+    assert engine.reserved == 0
 
 
 def test_kept_room_goes_to_members_of_its_task_and_shape_only() -> None:
@@ -312,7 +331,7 @@ def test_the_minimum_is_raised_while_planned_and_there_is_room_for_it_later() ->
     engine.see(make_group("train", 6))
     effects = engine.tick()
     assert effects == [withdraw(*pods), messages.SetOpenQueues(frozenset())]
-    assert engine.reason(TRAIN) is Reason.RESOURCES
+    assert engine.reason(TRAIN) is Reason.MEMBERS
     assert engine.reserved == 4  # counted until the gate has answered
     engine.held({})
     assert engine.reserved == 0

@@ -390,6 +390,15 @@ REFUSALS: dict[str, tuple[list[Demand], dict[str, str], Refusal]] = {
         {},
         Refusal(Reason.RESOURCES, (("resource", GPU), ("asked", 15), ("free", 14))),
     ),
+    "the room of a task that needs nobody is no room for the others": (
+        [
+            Demand(make_shape({GPU: 1}, selector=(("block", "b0"),)), 8, WORKER),
+            Demand(make_shape({GPU: 1}, selector=(("block", "b0"),)), 1, LAUNCHER),
+            Demand(ONE_GPU, 0, TaskName("evaluator")),
+        ],
+        {},
+        Refusal(Reason.RESOURCES, (("resource", GPU), ("asked", 9), ("free", 8))),
+    ),
     "a resource that nobody has": (
         [Demand(make_shape({"example.com/fpga": 1}), 2, WORKER)],
         {},

@@ -55,6 +55,10 @@ def expected(number: int, task: str = "", shape: builders.Shape = ONE) -> Member
     return Member(Slot(f"{KEY}#{number}"), TaskName(task), shape, expected=True)
 
 
+def missing(have: int, least: int, *more: tuple[str, str | int]) -> Refusal:
+    return Refusal(Reason.MEMBERS, (("have", have), ("minimum", least), *more))
+
+
 def pod(name: str, task: str = "", **fields: Any) -> Pod:
     return make_pod(name, {GPU: 1}, group="train", task=task, **fields)
 
@@ -71,7 +75,7 @@ BLOCKED = {"gates": ("example.com/x",)}
         pytest.param(
             [make_group("train", 3), pod("a")],
             {},
-            Wish((member("a"), expected(0), expected(1))),
+            Wish((member("a"), expected(0), expected(1)), missing=missing(1, 3)),
             id="those that are missing are expected in the shape of the newest",
         ),
         pytest.param(
@@ -105,13 +109,16 @@ BLOCKED = {"gates": ("example.com/x",)}
         pytest.param(
             [make_group("train", 3), pod("a", node="gpu-0"), pod("c")],
             {},
-            Wish((member("c"), expected(0)), fixed=(NodeName("gpu-0"),)),
+            Wish((member("c"), expected(0)), fixed=(NodeName("gpu-0"),), missing=missing(2, 3)),
             id="it has lost members: the replacements together",
         ),
         pytest.param(
             [make_group("train", 3, {"ps": 1, "w": 2}), pod("w0", "w"), pod("ps0", "ps")],
             {},
-            Wish((member("ps0", "ps"), member("w0", "w"), expected(0, "w"))),
+            Wish(
+                (member("ps0", "ps"), member("w0", "w"), expected(0, "w")),
+                missing=missing(2, 3, ("task", "w"), ("have", 1), ("minimum", 2)),
+            ),
             id="of each task its own number",
         ),
         pytest.param(
@@ -144,7 +151,7 @@ BLOCKED = {"gates": ("example.com/x",)}
         pytest.param(
             [make_group("train", 2), pod("a"), pod("b", **BLOCKED)],
             {},
-            Wish((member("a"), expected(0))),
+            Wish((member("a"), expected(0)), missing=missing(1, 2)),
             id="a member behind a foreign gate is expected",
         ),
         pytest.param(
@@ -262,6 +269,34 @@ def test_a_plan_never_takes_more_than_there_is_nor_starts_half(
     assert {m.slot for m in wanted} <= slots or (starts and {m.slot for m in starts} <= slots)
     assert (found.left is None) == (slots == {m.slot for m in (*wanted, *extra)})
     assert (there.free >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "constraints", "wanted"),
+    [
+        pytest.param(2, {}, None, id="room for all, also for the one that is expected"),
+        pytest.param(
+            1,
+            {},
+            missing(1, 2, ("also", "InsufficientResources"), ("resource", GPU), ("asked", 2), ("free", 1)),
+            id="neither all members nor room: members come first",
+        ),
+        pytest.param(
+            2,
+            {"selector": (("disk", "fast"),)},
+            Refusal(Reason.CONSTRAINTS),
+            id="no node would ever do: that needs a person",
+        ),
+    ],
+)
+def test_what_a_group_waits_for_that_lacks_members(
+    gpus: int, constraints: dict[str, Any], wanted: Refusal | None
+) -> None:
+    shape = make_shape({GPU: 1}, **constraints)
+    whole = (member("a", shape=shape), expected(0, shape=shape))
+    there = room(gpus)
+    found = planning.fulfil(Wish(whole, missing=missing(1, 2)), there, builders.make_allowance(there))
+    assert (found if isinstance(found, Refusal) else None) == wanted
 
 
 def test_members_of_one_shape_and_other_lists_are_placed_each_within_its_own() -> None:

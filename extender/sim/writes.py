@@ -1,0 +1,162 @@
+"""The sidecar's requests to the API server, each counted: the bodies are those that the real processes send.
+
+Takes effects and the cluster, does the writes; a refusal is an exception of the API server. Must not decide.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from extender.core import gate_messages as gm
+from extender.core import messages
+from extender.core.ids import QUEUE_GATE
+from extender.sim.api import Refused, Request, stamp
+from extender.sim.cluster import Cluster
+from extender.wire import marks, objects, small, status
+
+#: a second Binding after a conflict; the real shell goes on for 30 s
+_BIND_TRIES = 3
+
+
+class Writes:
+    """All that extender and gate write. `requests` is the record of it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.requests: list[Request] = []
+        #: refusals to come: (kind, name, subresource; none means every write of the object) -> how many
+        self.conflicts: dict[tuple[str, str, str], int] = {}
+
+    def engine(self, effect: messages.Effect) -> None:
+        """Carry out an effect of the engine."""
+        match effect:
+            case messages.Ungate():
+                gates = [{"$patch": "delete", "name": QUEUE_GATE}]
+                self._pod(effect.name, effect.uid, {"spec": {"schedulingGates": gates}})
+            case messages.Nominate():
+                self._pod(effect.name, effect.uid, {"status": {"nominatedNodeName": effect.node}}, "status")
+            case messages.Wake():
+                self._pod(effect.name, effect.uid, {"metadata": {"annotations": {marks.WAKE_ANNOTATION: effect.token}}})
+            case messages.SetOpenQueues():
+                self._open_queues(objects.encode_open_queues(effect.names))
+            case messages.StateGroup():
+                self._state_group(effect)
+            case messages.StateQueue():
+                self._state_queue(effect)
+            case messages.Evict():
+                self._evict(effect)
+            case _:
+                raise TypeError(f"no write for {type(effect).__name__}")
+
+    def _pod(self, name: str, uid: str, patch: dict[str, Any], subresource: str = "") -> None:
+        self._patch("Pod", name, patch, subresource, uid)
+
+    def _patch(self, kind: str, name: str, patch: dict[str, Any], subresource: str, uid: str) -> None:
+        """A patch that only the object of this uid takes; one that is gone is no fault."""
+        self._note("patch", kind, name, subresource, uid)
+        try:
+            self._conflict(kind, name, subresource)
+            self._cluster.api.patch(kind, name, patch, subresource=subresource, uid=uid)
+        except Refused:
+            there = self._cluster.api.get(kind, name)
+            if there is not None and there["metadata"]["uid"] == uid:
+                raise
+
+    def _open_queues(self, text: str) -> None:
+        api, data = self._cluster.api, {small.OPEN_KEY: text}
+        if api.get("ConfigMap", small.OPEN_QUEUES) is None:
+            self._note("create", "ConfigMap", small.OPEN_QUEUES)
+            api.create("ConfigMap", {"apiVersion": "v1", "metadata": {"name": small.OPEN_QUEUES}, "data": data})
+        else:
+            self._note("patch", "ConfigMap", small.OPEN_QUEUES)
+            api.patch("ConfigMap", small.OPEN_QUEUES, {"data": data})
+
+    def _evict(self, effect: messages.Evict) -> None:
+        """Evict a pod; one that is gone already is a success."""
+        self._note("create", "Pod", effect.name, "eviction", effect.uid)
+        try:
+            self._conflict("Pod", effect.name, "eviction")
+            self._cluster.evict(effect.name, effect.uid)
+        except Refused as error:
+            if error.code != 404:
+                raise
+
+    def _state_queue(self, effect: messages.StateQueue) -> None:
+        self._note("patch", "Queue", effect.name, "status")
+        self._conflict("Queue", effect.name, "status")
+        body = {"status": objects.encode_queue_status(effect.status, effect.before)}
+        self._cluster.api.patch("Queue", effect.name, body, subresource="status")
+
+    def _state_group(self, effect: messages.StateGroup) -> None:
+        patches = status.patches(effect, stamp(self._cluster.agenda.now))
+        name = effect.key.name
+        if patches.status is not None:
+            self._patch("PodGroup", name, dict(patches.status), "status", effect.uid)
+        if patches.annotations is not None:
+            self._patch("PodGroup", name, {"metadata": {"annotations": patches.annotations}}, "", effect.uid)
+        self._note("create", "Event", name, regarding=("PodGroup", name))
+
+    # --- the gate -------------------------------------------------------------------------------
+
+    def bind(self, effect: gm.Bind) -> gm.BindDone:
+        """Send a Binding; what it came to is asked of the pod."""
+        for _ in range(_BIND_TRIES):
+            self._note("create", "Pod", effect.name, "binding", effect.uid)
+            try:
+                self._conflict("Pod", effect.name, "binding")
+                self._cluster.bind(effect.name, effect.uid, effect.node, dict(effect.annotations))
+            except Refused as error:
+                done = self._judge(effect, error)
+                if done is not None:
+                    return done
+            else:
+                return gm.BindDone(effect.uid)
+        return gm.BindDone(effect.uid, "muster: unsettled: the binding was refused again and again")
+
+    def _judge(self, effect: gm.Bind, error: Refused) -> gm.BindDone | None:
+        """What the pod proves after a Binding that was refused; None when it can still be bound."""
+        pod = self._cluster.api.get("Pod", effect.name)
+        if pod is None or pod["metadata"]["uid"] != effect.uid or "deletionTimestamp" in pod["metadata"]:
+            return gm.BindDone(effect.uid, f"muster: gone: {error}", gone=True)
+        node = pod["spec"].get("nodeName")
+        if node is not None:
+            return gm.BindDone(effect.uid, "" if node == effect.node else f"muster: elsewhere: already bound to {node}")
+        if pod["spec"].get("schedulingGates"):
+            return gm.BindDone(effect.uid, f"muster: refused: {error}")
+        return None
+
+    def evict(self, effect: messages.Evict) -> gm.EvictDone:
+        """Evict a pod for the gate."""
+        try:
+            self._evict(effect)
+        except Refused as error:
+            return gm.EvictDone(effect.uid, str(error))
+        return gm.EvictDone(effect.uid)
+
+    def state_condition(self, effect: gm.StateCondition) -> None:
+        """Write a named condition on a pod."""
+        condition = {
+            "type": f"muster.dev/{effect.reason}",
+            "status": "True",
+            "reason": effect.reason,
+            "message": effect.text,
+            "lastTransitionTime": stamp(self._cluster.agenda.now),
+        }
+        self._pod(effect.name, effect.uid, {"status": {"conditions": [condition]}}, "status")
+
+    def _conflict(self, kind: str, name: str, subresource: str) -> None:
+        for key in {(kind, name, subresource), (kind, name, "")}:
+            if self.conflicts.get(key, 0):
+                self.conflicts[key] -= 1
+                raise Refused(409, "the object has been modified")
+
+    def _note(
+        self,
+        verb: str,
+        kind: str,
+        name: str,
+        subresource: str = "",
+        uid: str = "",
+        regarding: tuple[str, str] = ("", ""),
+    ) -> None:
+        self.requests.append(Request(self._cluster.agenda.now, verb, kind, name, subresource, uid, regarding))
