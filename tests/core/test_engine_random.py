@@ -427,3 +427,21 @@ TestMachine.settings = settings(
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+
+
+def test_a_member_that_is_planned_again_where_it_was_before_it_was_rejected_is_woken() -> None:
+    cluster = Cluster(engine_driver.BY_LIST)
+    for name, gpus in (("n0", 3), ("n1", 1), ("n2", 1)):
+        cluster.show(builders.gpu_node(name, gpus, {}))
+    cluster.settle()
+    cluster.tell(messages.ActivityChanged(False))
+    for group, least, count in (("a", 3, 2), ("b", 1, 3)):
+        cluster.show(builders.make_group(group, least, generation=1))
+        for number in range(count):
+            cluster.show(builders.make_pod(f"{group}{number}", {builders.GPU: 1}, group=group, created=cluster.now))
+        cluster.settle()
+    [stands_elsewhere] = [pod.uid for pod in cluster.truth.pods.values() if pod.name == "b1"]
+    cluster.conflicts[stands_elsewhere] = frozenset({NodeName("n0")})
+    cluster.tell(messages.ActivityChanged(True))
+    cluster.rest()
+    at_rest(cluster)
