@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from extender.core import messages
+from extender.core import messages, quota
+from extender.core.allowance import Allowance
 from extender.core.feasibility import Feasibility
 from extender.core.ids import NO_TASK, GroupKey, NodeName, PodUid, QueueName, Source, TaskName
 from extender.core.model import Constraints, Group, Node, Pod, Queue, Shape, Topology
 from extender.core.resources import PODS, amounts
 from extender.core.snapshot import Room, Snapshot
+from extender.core.usage import Usage
 from extender.core.world import World
 
 GPU = "nvidia.com/gpu"
@@ -150,3 +152,13 @@ def seen(thing: Node | Pod | Group | Topology | Queue) -> messages.WorldEvent:
 def make_room(*things: Node | Pod | Topology) -> Room:
     """Free room of a world that has seen these objects."""
     return Room(Snapshot.take(make_world(*things), Feasibility()))
+
+
+def make_allowance(
+    room: Room, *queues: Queue, queue: str = "default", totals: Mapping[str, int] | None = None
+) -> Allowance:
+    """What a group of this queue may take when nothing is used; without queues, everything."""
+    usage = Usage(lambda _: QueueName(queue))
+    tree = quota.Tree({one.name: one for one in queues})
+    usage.follow(tree, quota.grants(tree, totals or {}))
+    return Allowance(usage, QueueName(queue), room)

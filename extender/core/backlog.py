@@ -12,8 +12,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import TypeVar
 
 from extender.core.ids import GroupKey, QueueName
+from extender.core.resources import Amounts
+
+K = TypeVar("K")
 
 #: a queue is closed from so many strays on; half of the 32 that the design allows
 STRAY_LIMIT = 16
@@ -21,11 +25,12 @@ STRAY_LIMIT = 16
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One group that is not admitted: its queue, whether it waits for room, and its strays by queue."""
+    """One group that is not admitted: its queue, if it waits for room, its strays by queue, and what it asks for."""
 
     queue: QueueName
     for_room: bool
     strays: tuple[tuple[QueueName, int], ...] = ()
+    asked: Amounts = ()
 
 
 class Backlog:
@@ -35,6 +40,8 @@ class Backlog:
         self._groups: dict[GroupKey, Waiting] = {}
         self.strays: Counter[QueueName] = Counter()
         self.for_room: Counter[QueueName] = Counter()
+        self.groups: Counter[QueueName] = Counter()
+        self.asked: dict[QueueName, Counter[str]] = {}
 
     def put(self, key: GroupKey, waiting: Waiting | None) -> None:
         """Replace what is known of a group; None when it does not wait."""
@@ -45,17 +52,29 @@ class Backlog:
             self._groups[key] = waiting
             self._count(waiting, 1)
 
+    def has(self, key: GroupKey, queue: QueueName) -> bool:
+        """True when the group is known to wait in this queue."""
+        waiting = self._groups.get(key)
+        return waiting is not None and waiting.queue == queue
+
     def is_open(self, queue: QueueName) -> bool:
         """True when new pods of this queue may come ungated."""
         return not self.for_room[queue] and self.strays[queue] < STRAY_LIMIT
 
     def _count(self, waiting: Waiting, sign: int) -> None:
-        for queue, number in waiting.strays:
-            _add(self.strays, queue, sign * number)
-        _add(self.for_room, waiting.queue, sign * waiting.for_room)
+        queue = waiting.queue
+        for named, number in waiting.strays:
+            _add(self.strays, named, sign * number)
+        _add(self.for_room, queue, sign * waiting.for_room)
+        _add(self.groups, queue, sign)
+        asked = self.asked.setdefault(queue, Counter())
+        for resource, amount in waiting.asked:
+            _add(asked, resource, sign * amount)
+        if not asked:
+            del self.asked[queue]
 
 
-def _add(sums: Counter[QueueName], queue: QueueName, number: int) -> None:
-    sums[queue] += number
-    if not sums[queue]:
-        del sums[queue]
+def _add(sums: Counter[K], key: K, number: int) -> None:
+    sums[key] += number
+    if not sums[key]:
+        del sums[key]

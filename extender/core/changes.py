@@ -5,8 +5,11 @@ Takes two states of an object one after the other, gives values to compare; must
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from extender.core.ids import NodeName
-from extender.core.model import Group, Node, Pod
+from extender.core.model import Group, Node, Pod, Queue, QueueStatus
+from extender.core.usage import Charge
 
 
 def judged_by(pod: Pod) -> tuple[object, ...]:
@@ -41,3 +44,15 @@ def asked(group: Group | None) -> tuple[object, ...]:
         group.priority,
         group.problems,
     )
+
+
+def charge(pod: Pod | None) -> Charge | None:
+    """What the pod itself uses of its queue, from when it is bound; before, its reservation does."""
+    if pod is None or not pod.ours or pod.node is None or pod.ended:
+        return None
+    return pod.group, pod.queue, pod.shape.request
+
+
+def rules(queue: Queue | None) -> Queue | None:
+    """The part of a queue that its owner writes."""
+    return None if queue is None else replace(queue, status=QueueStatus(), generation=0)

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 
-from extender.core import messages, ordering, plans, stating
+from extender.core import messages, ordering, plans, queue_stating, quota, stating
+from extender.core.allowance import owns
 from extender.core.backlog import Backlog, Waiting
+from extender.core.claims import Claim
 from extender.core.explain import is_ours
 from extender.core.feasibility import Feasibility
-from extender.core.ids import DEFAULT_QUEUE, GroupKey, NodeName, PodUid, QueueName
+from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.ledger import Slot
 from extender.core.membership import Need, Standing, Tally, satisfied, standing
 from extender.core.model import Pod
 from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
 from extender.core.reasons import Reason, Refusal
+from extender.core.resources import Amounts, amounts
 from extender.core.snapshot import Room, Snapshot
+from extender.core.usage import Usage
 from extender.core.world import World
 
 #: node lists that kube-scheduler offered are believed for this long
@@ -31,7 +35,12 @@ _REFUSED_DOUBLINGS = 4
 #: a planned pod that kube-scheduler itself has put aside, and does not take up again in this time, is refused
 PUT_ASIDE_SECONDS = 30.0
 #: reasons that room would end: they close the queue for ungated pods
-_FOR_ROOM = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED)
+_FOR_ROOM = (
+    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED),
+    *(Reason.QUOTA, Reason.RESERVED),
+)
+#: those of them for which room on nodes is held back
+_HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY)
 
 
 class Cycle:
@@ -41,11 +50,15 @@ class Cycle:
         self.world = world
         self.entries: dict[GroupKey, Entry] = {}
         self.backlog = Backlog()
-        self.plans = plans.Plans(world)
+        self.usage = Usage(world.queue_of)
+        self.plans = plans.Plans(world, self.usage)
         self.opening = OpenList()
+        self.statements = queue_stating.Statements()
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
         self.dirty: dict[GroupKey, None] = {}
         self.grown = False
+        #: amounts of the whole cluster changed, or the queues
+        self._unsettled = True
         #: nodes where a plan may have lost its room
         self.suspects: set[NodeName] = set()
         self.effects: list[messages.Effect] = []
@@ -53,19 +66,27 @@ class Cycle:
         self._feasibility = Feasibility()
         #: when to look at a group again though nothing happens to it
         self._timers: dict[GroupKey, float] = {}
+        self._tree: quota.Tree | None = None
+        #: what all nodes have together
+        self.totals: quota.Sums = {}
         self._waiting: dict[GroupKey, None] = {}
 
     def reset(self) -> None:
         """Forget every decision; what the gate holds stays known."""
         self.entries.clear()
         self.plans.reset()
+        self.usage.take_moved()
         self.backlog = Backlog()
         self.opening.restart()
+        self.statements.restart()
         for index in (self.dirty, self._timers, self._waiting, self.suspects):
             index.clear()
 
     def run(self, now: float) -> None:
-        """One round. Steps 2 and 5 of design section 5 come with queues."""
+        """One round. Step 5 of design section 5 comes with reclaim."""
+        self.follow_queues()
+        for key in self.usage.take_moved():
+            self._queue_left(key, now)
         for reservation in self.plans.broken(self.suspects, self._feasibility.at(self.world)):
             self.unplaced(reservation.group, PodUid(reservation.slot))
         self.suspects.clear()
@@ -75,9 +96,28 @@ class Cycle:
         if self.dirty:
             room = self.room()  # 1. snapshot
             failed: dict[object, Refusal] = {}
-            for entry in self._in_order():  # 3. order
+            for entry in self._turns():  # 3. order
                 self._turn(entry, room, failed, now)  # 4. place
         self._list_open_queues(now)
+        self.effects += self.statements.due(self.world.queues, self.usage, self.backlog, self._shared, now)
+
+    def cluster_changed(self) -> None:
+        """A node came, changed or went."""
+        self.grown = self._unsettled = True
+
+    def queues_changed(self) -> None:
+        """A queue came, changed or went."""
+        self._tree = None
+        self.grown = self._unsettled = True
+
+    def follow_queues(self) -> None:
+        """2. usage: count for the queues as they are now, with the guarantees that the cluster can keep."""
+        if not self._unsettled:
+            return
+        self._unsettled = False
+        tree = self._tree = self._tree or quota.Tree(self.world.queues)
+        self.totals = self.world.nodes.totals()
+        self.usage.follow(tree, quota.grants(tree, self.totals))
 
     def ring(self, now: float) -> None:
         """Groups whose time has come are to be looked at."""
@@ -89,12 +129,42 @@ class Cycle:
         """Look at a group at this time, if not earlier."""
         self._timers[key] = min(when, self._timers.get(key, when))
 
-    def _in_order(self) -> list[Entry]:
-        found = [self.entries[key] for key in self.dirty if key in self.entries]
+    def _queue_left(self, key: GroupKey, now: float) -> None:
+        """What the group uses is free in its old queue; what is only planned for it is to be asked of its new one."""
+        self.grown = True
+        entry = self.entries.get(key)
+        if entry is not None and self.plans.ledger.of_group(key):
+            self.refuse(entry, Refusal(Reason.QUEUED), now)
+
+    def _shared(self) -> quota.Sums:
+        """What all queues have together: free, or used by them."""
+        shared = self.plans.free()
+        for root in self.usage.tree.roots:
+            for resource, amount in self.usage.of(root).items():
+                shared[resource] = shared.get(resource, 0) + amount
+        return shared
+
+    def _turns(self) -> ordering.Turns[Entry]:
+        turns = ordering.Turns(self.usage, self.totals, self._asked)
+        for key in self.dirty:
+            entry = self.entries.get(key)
+            if entry is not None:
+                turns.put(self.world.queue_of(key), self._order_key(entry), entry)
         self.dirty.clear()
-        if len(found) > 1:
-            found.sort(key=self._order_key)
-        return found
+        return turns
+
+    def _asked(self, entry: Entry) -> Amounts:
+        """What the members that wait without a place ask for together."""
+        plan = self.plans.ledger.of_group(entry.key)
+        pods = self.world.members.get(entry.key, {}).values()
+        if entry.key.lone and not plan:
+            return next((pod.shape.request for pod in pods), ())
+        shapes = Counter(p.shape.request for p in pods if standing(p) is Standing.WAITING and Slot(p.uid) not in plan)
+        asked: quota.Sums = {}
+        for request, number in shapes.items():
+            for resource, amount in request:
+                asked[resource] = asked.get(resource, 0) + amount * number
+        return amounts(asked)
 
     def _order_key(self, entry: Entry) -> ordering.OrderKey:
         tally = self.world.tallies.get(entry.key)
@@ -122,7 +192,10 @@ class Cycle:
             self._state(entry, now)
             return
         same = self._same(entry)
-        refusal = failed.get(same) or self.plans.make(entry, room, now)
+        known = failed.get(same)
+        if known is not None and known == entry.refusal and self.backlog.has(entry.key, self.world.queue_of(entry.key)):
+            return  # a pod alone, without a plan, for which nothing is new
+        refusal = known or self.plans.make(entry, room, now)
         self.grown |= self.plans.take_freed()
         need = self.world.need(entry.key)
         entry.running = isinstance(need, Need) and satisfied(need, self.world.tallies[entry.key])
@@ -134,8 +207,28 @@ class Cycle:
             if entry.offered:  # what would be so with every node offered is said first
                 refusal = self.plans.refusal_anywhere(entry, room, now) or plans.refused_by_scheduler(entry)
             self.refuse(entry, refusal, now, keep=self.startable(entry))
+            if known is None:
+                self._claim(entry, refusal, room, now)
+            else:  # one that is equal, in the same queue and before it, has claimed what can be
+                self.grown |= self.plans.claims.drop(entry.key)
             self._look_again(entry, now)
         self._state(entry, now)
+
+    def _claim(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> None:
+        """The first of a queue's groups that waits for room that the queue owns holds it back from who would borrow."""
+        queue, claims = self.world.queue_of(entry.key), self.plans.claims
+        if (
+            refusal.reason in _HELD_BACK
+            and claims.is_first(queue, entry.key, order := self._order_key(entry))
+            and owns(self.usage, queue, asked := self._asked(entry))
+            and not self.startable(entry)
+            and self.plans.could_start(entry, room, now)
+        ):
+            pods = self.world.members[entry.key].values()
+            constraints = frozenset(pod.shape.constraints for pod in pods if standing(pod) is Standing.WAITING)
+            claims.put(queue, Claim(entry.key, order, asked, constraints))
+        else:
+            self.grown |= claims.drop(entry.key)
 
     def _look_again(self, entry: Entry, now: float) -> None:
         """When time alone may change what it waits for: room, members that stay away, or offered lists."""
@@ -159,7 +252,7 @@ class Cycle:
         need = self.world.need(entry.key)
         if isinstance(need, Refusal) or standing(pod) is not Standing.WAITING:
             return None
-        return (pod.shape, need.topology_required)
+        return (pod.shape, need.topology_required, need.queue, entry.key.namespace)
 
     def _put_aside(self, entry: Entry, now: float) -> Refusal | None:
         """kube-scheduler told of a planned pod once that no node will do, and does not take it up again.
@@ -198,6 +291,7 @@ class Cycle:
         entry.refusal = None
         self._waiting.pop(entry.key, None)
         self.backlog.put(entry.key, None)
+        self.grown |= self.plans.claims.drop(entry.key)
         if any(r.expected for r in self.plans.ledger.of_group(entry.key).values()):
             self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
         self.lead(entry, now)
@@ -233,11 +327,7 @@ class Cycle:
 
     def _as_waiting(self, entry: Entry, refusal: Refusal) -> Waiting:
         tally = self.world.tallies.get(entry.key) or Tally()
-        need = self.world.need(entry.key)
-        if isinstance(need, Need):
-            queue = need.queue
-        else:
-            queue = self.world.namespace_queue.get(entry.key.namespace) or DEFAULT_QUEUE
+        queue = self.world.queue_of(entry.key)
         strays: Counter[QueueName] = Counter()
         for named, number in tally.ungated.items():
             strays[named or queue] += number
@@ -246,10 +336,11 @@ class Cycle:
                 pod = self.world.pods.get(PodUid(slot))
                 if pod is not None and standing(pod) is Standing.WAITING and not pod.queue_gated:
                     strays[pod.queue or queue] -= 1
-        return Waiting(queue, not refusal.reasons.isdisjoint(_FOR_ROOM), tuple(strays.items()))
+        return Waiting(queue, not refusal.reasons.isdisjoint(_FOR_ROOM), tuple(strays.items()), self._asked(entry))
 
     def _forget_group(self, entry: Entry) -> None:
         self.give_up(entry)
+        self.grown |= self.plans.claims.drop(entry.key)
         self.backlog.put(entry.key, None)
         self.entries.pop(entry.key, None)
         self._waiting.pop(entry.key, None)
@@ -318,9 +409,8 @@ class Cycle:
         self.effects.append(statement)
 
     def _list_open_queues(self, now: float) -> None:
-        queues = self.world.queues
-        known = {DEFAULT_QUEUE, *queues} - {name for name, queue in queues.items() if queue.closed}
-        wanted = frozenset(name for name in known if not self.nominating and self.backlog.is_open(name))
+        known = () if self.nominating else self.usage.tree.admitting
+        wanted = frozenset(name for name in known if self.backlog.is_open(name))
         write = self.opening.write(wanted, now)
         if write is not None:
             self.effects.append(write)

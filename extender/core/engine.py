@@ -12,18 +12,19 @@ the gate holds and from nominations, and judges every group anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from extender.core import changes, messages, plans
 from extender.core.backlog import Backlog
 from extender.core.cycle import Cycle
 from extender.core.explain import is_ours
-from extender.core.ids import GroupKey, NodeName, PodUid
+from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.membership import Need, Standing, satisfied, standing
 from extender.core.model import Group, Hold, Pod
 from extender.core.planning import Entry
 from extender.core.reasons import Reason, Refusal
+from extender.core.usage import Charge, Usage
 from extender.core.view import View
 from extender.core.world import World
 
@@ -55,6 +56,11 @@ class Engine:
         """What waits in each queue."""
         return self._cycle.backlog
 
+    @property
+    def usage(self) -> Usage:
+        """What each queue uses."""
+        return self._cycle.usage
+
     def handle(self, event: messages.EngineEvent, now: float) -> list[messages.Effect]:
         """Take in one event at a time (seconds, never going back) and say what to do about it."""
         handler = self._HANDLERS.get(type(event))
@@ -69,6 +75,19 @@ class Engine:
         """Reservations that no waiting pod, no expectation and no revocation accounts for: 0, or a fault."""
         return self._plans.unaccounted()
 
+    def check_usage(self) -> int:
+        """In how many queues the usage that was kept up is not what counting anew gives: 0, or a fault. Slow."""
+        return len(self.usage.differing(self._charges()))
+
+    def _charges(self) -> Iterator[Charge]:
+        for pod in self.world.pods.values():
+            charge = changes.charge(pod)
+            if charge is not None:
+                yield charge
+        ledger = self._plans.ledger
+        for reservation in (*ledger.planned().values(), *ledger.lingering().values()):
+            yield reservation.group, None, reservation.shape.request
+
     # --- world events ---------------------------------------------------------------------------
 
     def _world_event(self, event: Any, now: float) -> None:
@@ -80,6 +99,7 @@ class Engine:
         before = self.world.pods.get(event.pod.uid)
         self.world.apply(event)
         pod = self.world.pods.get(event.pod.uid)
+        self._charge(before, pod)
         if pod is None or not self.active:
             return
         self._note_room(before, pod)
@@ -98,10 +118,23 @@ class Engine:
     def _pod_gone(self, event: messages.PodGone, now: float) -> None:
         before = self.world.pods.get(event.uid)
         self.world.apply(event)
+        self._charge(before, None)
         if before is None or not self.active:
             return
         self._note_room(before, None)
         self._lost_to_group(before, now)
+
+    def _charge(self, before: Pod | None, pod: Pod | None) -> None:
+        """Keep up what queues use, also while inactive."""
+        usage, was, is_now = self._cycle.usage, changes.charge(before), changes.charge(pod)
+        if was != is_now:
+            for charge, sign in ((is_now, 1), (was, -1)):
+                if charge is not None:
+                    usage.charge(*charge, sign)
+        if pod is not None:
+            usage.settle(pod.group)
+        if before is not None and (pod is None or pod.group != before.group):
+            usage.settle(before.group)
 
     def _note_room(self, before: Pod | None, pod: Pod | None) -> None:
         was, is_now = changes.use(before), changes.use(pod)
@@ -170,13 +203,14 @@ class Engine:
         self.world.apply(event)
         if before is None or changes.node_facts(before) != changes.node_facts(event.node):
             self._cycle.suspects.add(event.node.name)
-            self._cycle.grown = True
+            self._cycle.cluster_changed()
             self._cycle.doubt_refusals(now)
 
     def _node_gone(self, event: messages.NodeGone, now: float) -> None:
         for reservation in self._plans.ledger.drop_node(event.name):
             self._cycle.unplaced(reservation.group, PodUid(reservation.slot))
         self.world.apply(event)
+        self._cycle.cluster_changed()
 
     def _group_seen(self, event: messages.GroupSeen, now: float) -> None:
         before = self.world.groups.get(event.group.key)
@@ -189,6 +223,7 @@ class Engine:
         self._group_changed(event.key, before, None, now)
 
     def _group_changed(self, key: GroupKey, before: Group | None, group: Group | None, now: float) -> None:
+        self.usage.settle(key)
         entry = self.entries.get(key)
         was, is_now = changes.asked(before), changes.asked(group)
         if entry is None or was == is_now:
@@ -198,6 +233,26 @@ class Engine:
             entry.stated = ("", "", 0)  # it speaks of another object
         elif before.topology_required != group.topology_required and self._plans.ledger.of_group(key):
             self._cycle.refuse(entry, Refusal(Reason.QUEUED), now)  # its plan was made for another level
+
+    def _queue_seen(self, event: messages.QueueSeen, now: float) -> None:
+        self._queue_changed(event.queue.name, event)
+
+    def _queue_gone(self, event: messages.QueueGone, now: float) -> None:
+        self._queue_changed(event.name, event)
+
+    def _queue_changed(self, name: QueueName, event: messages.WorldEvent) -> None:
+        before = changes.rules(self.world.queues.get(name))
+        self.world.apply(event)
+        if changes.rules(self.world.queues.get(name)) != before:
+            self._cycle.queues_changed()
+
+    def _namespace_seen(self, event: messages.NamespaceSeen, now: float) -> None:
+        self._world_event(event, now)
+        self.usage.settle_namespace(event.name)
+
+    def _namespace_gone(self, event: messages.NamespaceGone, now: float) -> None:
+        self._world_event(event, now)
+        self.usage.settle_namespace(event.name)
 
     # --- calls and results ----------------------------------------------------------------------
 
@@ -282,6 +337,7 @@ class Engine:
         self._cycle.effects += self._plans.lead_one(entry, pod, self._cycle.nominating, now)
 
     def _holds_seen(self, event: messages.HoldsSeen, now: float) -> None:
+        self._cycle.follow_queues()
         before, self._plans.holds = self._plans.holds, {hold.uid: hold for hold in event.holds}
         if not self.active:
             return
@@ -318,6 +374,7 @@ class Engine:
             return
         self.active = event.active
         self._cycle.reset()
+        self._cycle.follow_queues()
         self._again.clear()
         if self.active:
             for pod in list(self.world.pods.values()):
@@ -354,6 +411,8 @@ class Engine:
                 self._clearing_done(effect, failed, now)
             case messages.Withdraw() if failed:
                 self._again[effect] = now + FAILED_RETRY_SECONDS
+            case messages.StateQueue() if failed:
+                self._cycle.statements.failed(effect.name, now)
             case messages.StateGroup() if failed and effect.key in self.entries:
                 entry = self.entries[effect.key]
                 entry.stated, entry.state_after = ("", "", 0), now + STATE_RETRY_SECONDS
@@ -411,6 +470,10 @@ class Engine:
         messages.NodeGone: _node_gone,
         messages.GroupSeen: _group_seen,
         messages.GroupGone: _group_gone,
+        messages.QueueSeen: _queue_seen,
+        messages.QueueGone: _queue_gone,
+        messages.NamespaceSeen: _namespace_seen,
+        messages.NamespaceGone: _namespace_gone,
         messages.FilterCalled: _filter_called,
         messages.FilterRejected: _filter_rejected,
         messages.HoldsSeen: _holds_seen,

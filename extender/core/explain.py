@@ -10,6 +10,13 @@ from extender.core.reasons import Reason, Refusal
 
 #: as in `0/200 nodes are available: 200 waiting in its queue`
 TEXT: dict[Reason, str] = {
+    Reason.QUEUE_NOT_FOUND: "the queue that the group names does not exist",
+    Reason.QUEUE_INVALID: "the group's queue, or one above it, is invalid",
+    Reason.QUEUE_NOT_LEAF: "the group's queue has queues below it, and groups wait in the lowest only",
+    Reason.QUEUE_CLOSED: "the group's queue, or one above it, is closed",
+    Reason.NAMESPACE: "the group's queue does not serve its namespace",
+    Reason.QUOTA: "the group would exceed the capability of its queue or of one above it",
+    Reason.RESERVED: "the free room is kept for others, to whom it is promised",
     Reason.QUEUED: "waiting in its queue",
     Reason.RESOURCES: "not enough free resources for the whole group",
     Reason.FRAGMENTED: "free resources are too scattered for the whole group",

@@ -72,9 +72,18 @@ class Facts:
         self.levels = levels
         #: rows that are nodes and ready
         self.takes = takes
+        self._open: Mask | None = None
         self._labels = labels
         self._masks: dict[Constraints, Mask] = {}
         self._domains: dict[Keys, Domains] = {}
+
+    @property
+    def open(self) -> Mask:
+        """Rows of nodes that are ready and not cordoned. Shared: not to be changed."""
+        if self._open is None:
+            cordoned = np.array([node is not None and node.unschedulable for node in self.nodes], dtype=bool)
+            self._open = self.takes & ~cordoned
+        return self._open
 
     def mask(self, constraints: Constraints) -> Mask:
         """Rows of nodes that a pod with these constraints accepts. The mask is shared: not to be changed."""

@@ -13,7 +13,7 @@ rebuilds it from holds and nominations.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NewType
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from extender.core.ids import GroupKey, NodeName, TaskName
 from extender.core.model import Shape
-from extender.core.resources import Row
+from extender.core.resources import Amounts, Row
 from extender.core.world import NodeTable
 
 Slot = NewType("Slot", str)
@@ -45,10 +45,14 @@ class Overlap(RuntimeError):
 
 
 class Ledger:
-    """All reservations. `reserved[row]` is always the sum of the requests of those on that row's node."""
+    """All reservations. `reserved[row]` is always the sum of the requests of those on that row's node.
 
-    def __init__(self, nodes: NodeTable) -> None:
+    `charge` is told of each request that is counted for a group (1) and counted no more (-1).
+    """
+
+    def __init__(self, nodes: NodeTable, charge: Callable[[GroupKey, None, Amounts, int], None]) -> None:
         self._nodes = nodes
+        self._charge = charge
         self._by_slot: dict[Slot, Reservation] = {}
         self._by_group: dict[GroupKey, dict[Slot, Reservation]] = {}
         self._by_node: dict[NodeName, dict[Slot, Reservation]] = {}
@@ -98,6 +102,11 @@ class Ledger:
         self._by_group.setdefault(entry.group, {})[uid] = named
         self._by_node[entry.node][uid] = named
 
+    def clear(self) -> None:
+        """Release everything."""
+        for slot in (*self._by_slot, *self._lingering):
+            self.release(slot)
+
     def drop_node(self, name: NodeName) -> list[Reservation]:
         """Release all on a node that goes away; call it before the node table forgets the row."""
         return [entry for slot in list(self._by_node.get(name, {})) if (entry := self.release(slot))]
@@ -143,6 +152,7 @@ class Ledger:
 
     def _put(self, entry: Reservation) -> None:
         self._by_node.setdefault(entry.node, {})[entry.slot] = entry
+        self._charge(entry.group, None, entry.shape.request, 1)
         self.fit()
         self.reserved[self._nodes.row_of[entry.node], : len(entry.request)] += entry.request
 
@@ -151,6 +161,7 @@ class Ledger:
         del there[entry.slot]
         if not there:
             del self._by_node[entry.node]
+        self._charge(entry.group, None, entry.shape.request, -1)
         self.reserved[self._nodes.row_of[entry.node], : len(entry.request)] -= entry.request
 
     def _forget_in_group(self, entry: Reservation) -> None:

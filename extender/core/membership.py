@@ -164,6 +164,15 @@ def satisfied(need: Need, tally: Tally, extra: Iterable[TaskName] = ()) -> bool:
     return all(tally.count(*STARTED, task=task) + more[task] >= least for task, least in need.tasks)
 
 
+def queue_of(tally: Tally, group: Group | None, namespace_queue: QueueName | None) -> QueueName:
+    """The queue of a group: that which a member names, the group's own, its namespace's, else the default one.
+
+    Of several that members name, the first by name: such a group waits, and what runs of it is counted there.
+    """
+    named = min((queue for queue in tally.queues if queue is not None), default=None)
+    return named or (group.queue if group is not None else None) or namespace_queue or DEFAULT_QUEUE
+
+
 def need_of(key: GroupKey, tally: Tally, group: Group | None, namespace_queue: QueueName | None) -> Need | Refusal:
     """The group's need, or why it has none: unsound, contradictory, or its object is missing.
 
@@ -174,7 +183,6 @@ def need_of(key: GroupKey, tally: Tally, group: Group | None, namespace_queue: Q
     if trouble is not None:
         return trouble
     declared = next(iter(tally.declared), Declared())
-    named = next((q for q in tally.queues if q is not None), None)
     priority = min(tally.priorities, default=0)
     if group is None and not key.lone and declared.min_member is None:
         return Refusal(Reason.GROUP_NOT_FOUND, (("group", str(key)),))
@@ -182,13 +190,12 @@ def need_of(key: GroupKey, tally: Tally, group: Group | None, namespace_queue: Q
         least: int = 1
     else:
         least = group.min_member if group is not None else (declared.min_member or 1)
-    group_queue = group.queue if group is not None else None
     # our own PodGroup says everything itself; beside any other object the annotations add what it cannot say
     said = Declared() if group is not None and key.source is Source.MUSTER else declared
     return Need(
         min_member=least,
         tasks=group.tasks if group is not None else (),
-        queue=named or group_queue or namespace_queue or DEFAULT_QUEUE,
+        queue=queue_of(tally, group, namespace_queue),
         priority=priority if group is None or group.priority is None else min(priority, group.priority),
         topology_required=_first(group.topology_required if group else None, said.topology_required),
         topology_preferred=_first(group.topology_preferred if group else None, said.topology_preferred),

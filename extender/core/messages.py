@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
-from extender.core.model import Group, Hold, Node, Pod, Queue, Topology
+from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
+from extender.core.model import Group, Hold, Node, Pod, Queue, QueueStatus, Topology
 from extender.core.reasons import Refusal
+from extender.core.resources import Amounts
 
 # --- events: what the watches show (shared with the permit gate) -----------------------------------
 
@@ -82,6 +83,7 @@ class QueueSeen:
 class QueueGone:
     """A Queue object was deleted."""
 
+    source: Source
     name: QueueName
 
 
@@ -236,4 +238,13 @@ class StateGroup:
     event: bool = True
 
 
-Effect = Ungate | Nominate | Wake | SetOpenQueues | Withdraw | StateGroup
+@dataclass(frozen=True, slots=True)
+class StateQueue:
+    """Write the status of a queue of ours. `before` has the amounts that may stand in the object."""
+
+    name: QueueName
+    status: QueueStatus
+    before: Amounts
+
+
+Effect = Ungate | Nominate | Wake | SetOpenQueues | Withdraw | StateGroup | StateQueue

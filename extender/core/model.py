@@ -17,6 +17,7 @@ from extender.core.ids import (
     NodeName,
     PodUid,
     QueueName,
+    Source,
     TaskName,
 )
 from extender.core.resources import Amounts
@@ -212,12 +213,57 @@ class Topology:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueCondition:
+    """One condition of a queue's status; `since` is its last transition, in whole seconds."""
+
+    kind: str
+    true: bool
+    reason: str
+    message: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """What a queue's status says. `generation` is that of the spec it speaks of."""
+
+    allocated: Amounts = ()
+    share: str = ""
+    pending: int = 0
+    state: str = ""
+    generation: int = 0
+    conditions: tuple[QueueCondition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Queue:
-    """A node of the quota tree; this engine reads its name and state only until queues grow."""
+    """A node of the quota tree, as declared by an object of ours or of Volcano.
+
+    Amounts name each resource at most once, and keep nothing (0), which forbids. A resource that `capability`
+    does not name is limited by the queues above only.
+    """
 
     name: QueueName
+    source: Source = Source.MUSTER
     parent: QueueName | None = None
+    #: share of what is left among siblings; of 0 only what nobody else wants
+    weight: int = 1
+    #: hard cap
+    capability: Amounts = ()
+    #: lent while it is not used, and taken back
+    deserved: Amounts = ()
+    #: never lent
+    guarantee: Amounts = ()
+    #: what it has borrowed may be taken back by eviction
+    reclaimable: bool = True
+    priority: int = 0
     closed: bool = False
+    #: namespaces whose pods may use it and the queues below; None = all
+    namespaces: frozenset[str] | None = None
+    uid: str = ""
+    generation: int = 0
+    #: as it stands in an object of ours
+    status: QueueStatus = QueueStatus()
     problems: tuple[str, ...] = ()
 
 

@@ -1,13 +1,26 @@
-"""In which order groups are looked at. A policy: the mechanism is in `engine`.
+"""In which order groups are looked at. A policy: the mechanism is in `cycle`.
 
-Takes what is known of a waiting group, gives a sort key; must not look at resources.
+Takes what is known of waiting groups and of what their queues use, gives one group after the other; must not
+look at nodes.
+
+At each level of the tree the queue goes first that the fair share ranks first, and in a queue the group of
+higher priority, then the earlier one. What one group is given counts for whose turn is next. Who has to wait
+holds nobody up: the next one is asked.
 """
 
 from __future__ import annotations
 
-from extender.core.ids import GroupKey
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from extender.core import fairshare
+from extender.core.ids import GroupKey, QueueName
+from extender.core.resources import Amounts
+from extender.core.usage import Usage
 
 OrderKey = tuple[int, float, bool, str]
+T = TypeVar("T")
 
 
 def order_key(key: GroupKey, priority: int, arrival: float, gated: bool) -> OrderKey:
@@ -17,3 +30,78 @@ def order_key(key: GroupKey, priority: int, arrival: float, gated: bool) -> Orde
     one that was let go, perhaps by an earlier life of ours.
     """
     return (-priority, arrival, gated, f"{key.namespace}/{key.name}/{key.source}")
+
+
+class Turns(Generic[T]):
+    """Items by queue, given out in order. What is asked for is asked of an item when its turn is near."""
+
+    def __init__(self, usage: Usage, totals: Mapping[str, int], asked: Callable[[T], Amounts]) -> None:
+        self._usage = usage
+        self._totals = totals
+        self._asked = asked
+        self._of: dict[QueueName, list[tuple[OrderKey, T]]] = {}
+        #: by queue, None for the top: the queues below it in which something is left
+        self._below: dict[QueueName | None, list[tuple[fairshare.Rank, QueueName]]] = {}
+
+    def put(self, queue: QueueName, key: OrderKey, item: T) -> None:
+        """One item; all must be put before the first is taken."""
+        self._of.setdefault(queue, []).append((key, item))
+
+    def __iter__(self) -> Iterator[T]:
+        """All items. Those of queues that admit nothing come last: their order does not matter."""
+        barred = [name for name in self._of if name not in self._usage.tree.admitting]
+        others = [item for name in barred for _, item in self._of.pop(name)]
+        for items in self._of.values():
+            items.sort(key=lambda one: one[0], reverse=True)
+        self._rank_all()
+        while self._below[None]:
+            yield from self._take()
+        yield from others
+
+    def _take(self) -> Iterator[T]:
+        way: list[QueueName | None] = [None]
+        name = self._below[None][0][1]
+        while name in self._below:
+            way.append(name)
+            name = self._below[name][0][1]
+        left, before = self._of[name], self._usage.changes
+        _, item = left.pop()
+        yield item
+        if left and self._usage.changes == before and self._asked(left[-1][1]) == self._asked(item):
+            return  # nothing was given, and the next one asks for the same
+        for above in reversed(way):
+            ranked = self._below[above]
+            if not (self._of.get(name) or self._below.get(name)):
+                heapq.heappop(ranked)
+            elif len(ranked) > 1:
+                heapq.heapreplace(ranked, (self._rank(name), name))
+            if above is not None:
+                name = above
+
+    def _rank_all(self) -> None:
+        levels: dict[QueueName | None, set[QueueName]] = {None: set()}
+        for queue in self._of:
+            path = self._usage.tree.path(queue)
+            for name, above in zip(path, (*path[1:], None), strict=True):
+                levels.setdefault(above, set()).add(name)
+        for above in sorted(levels, key=self._depth, reverse=True):
+            names = sorted(levels[above])
+            self._below[above] = [(self._rank(name) if len(names) > 1 else _ALONE, name) for name in names]
+            heapq.heapify(self._below[above])
+
+    def _depth(self, name: QueueName | None) -> int:
+        return 0 if name is None else len(self._usage.tree.path(name))
+
+    def _rank(self, name: QueueName) -> fairshare.Rank:
+        at = self._usage.tree.at(name)
+        assert at is not None
+        return fairshare.rank(at, self._usage.of(name), self._asked(self._next(name)) if at.owned else (), self._totals)
+
+    def _next(self, name: QueueName) -> T:
+        while name in self._below:
+            name = self._below[name][0][1]
+        return self._of[name][-1][1]
+
+
+#: the rank of a queue that has no siblings to be compared with
+_ALONE: fairshare.Rank = (False, 0, False, 0)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.core import placement
+from extender.core.allowance import Allowance, Barred
 from extender.core.ids import GroupKey, NodeName, PodUid, TaskName
 from extender.core.ledger import Ledger, Slot
 from extender.core.membership import STARTED, Need, Standing, Tally, satisfied, standing
@@ -253,20 +254,20 @@ def _least(
     return least if len(least) < len(loose) else ()
 
 
-def fulfil(wish: Wish, room: Room) -> Plan | Refusal:
-    """Place what the wish says; the room is used up by what is placed, and untouched by a refusal."""
-    places = _together(wish, wish.whole, wish.fixed, room)
+def fulfil(wish: Wish, room: Room, allowance: Allowance) -> Plan | Refusal:
+    """Place what the wish says; room and allowance are used up by what is placed, and untouched by a refusal."""
+    places = _together(wish, wish.whole, wish.fixed, room, allowance)
     surplus = wish.surplus
     if isinstance(places, Refusal) and wish.least:
         left = places
-        places = _together(wish, wish.least, wish.fixed, room)
+        places = _together(wish, wish.least, wish.fixed, room, allowance)
         if isinstance(places, Refusal):
             return left
         started = {member.slot for member in wish.least}
         surplus = tuple(member for member in wish.whole if member.slot not in started)
     if isinstance(places, Refusal):
         return places if wish.missing is None else _besides(wish.missing, places)
-    return _one_by_one(wish, surplus, places, room)
+    return _one_by_one(wish, surplus, places, room, allowance)
 
 
 def _besides(missing: Refusal, places: Refusal) -> Refusal:
@@ -277,7 +278,7 @@ def _besides(missing: Refusal, places: Refusal) -> Refusal:
 
 
 def _together(
-    wish: Wish, members: Sequence[Member], fixed: Sequence[NodeName], room: Room
+    wish: Wish, members: Sequence[Member], fixed: Sequence[NodeName], room: Room, allowance: Allowance
 ) -> list[tuple[Member, NodeName]] | Refusal:
     alike: dict[tuple[object, ...], list[Member]] = {}
     for member in members:
@@ -285,11 +286,25 @@ def _together(
     demands = [_demand(room, equals[0], len(equals)) for equals in alike.values()]
     if not demands:
         return []
+    asked = [(demand.shape, demand.count) for demand in demands]
+    refused = allowance.refusal(asked)
+    if refused is not None:
+        return refused
     snapshot = room.snapshot
-    found = placement.place(room, demands, fixed=snapshot.rows(fixed), required=wish.required, preferred=wish.preferred)
+
+    def place(demands: Sequence[placement.Demand]) -> placement.Placement | Refusal:
+        rows = snapshot.rows(fixed)
+        return placement.place(room, demands, fixed=rows, required=wish.required, preferred=wish.preferred)
+
+    barred = allowance.barred(asked)
+    found = place(demands if barred is None else [_outside(demand, barred) for demand in demands])
     if isinstance(found, Refusal):
-        return found
+        if barred is None:
+            return found
+        anywhere = place(demands)
+        return anywhere if isinstance(anywhere, Refusal) else Refusal(Reason.RESERVED, (("for", str(barred.by)),))
     found.take(room)
+    allowance.take(asked)
     return [
         (member, name)
         for equals, rows in zip(alike.values(), found.rows, strict=True)
@@ -303,13 +318,24 @@ def _demand(room: Room, member: Member, count: int) -> placement.Demand:
     return placement.Demand(member.shape, count, member.task, allowed)
 
 
-def _one_by_one(wish: Wish, surplus: Sequence[Member], places: list[tuple[Member, NodeName]], room: Room) -> Plan:
+def _outside(demand: placement.Demand, barred: Barred) -> placement.Demand:
+    allowed = ~barred.rows if demand.allowed is None else demand.allowed & ~barred.rows
+    return replace(demand, allowed=allowed)
+
+
+def _one_by_one(
+    wish: Wish,
+    surplus: Sequence[Member],
+    places: list[tuple[Member, NodeName]],
+    room: Room,
+    allowance: Allowance,
+) -> Plan:
     left: dict[tuple[object, ...], Refusal] = {}
     for member in surplus:
         alike = (member.shape, member.allowed)
         if alike in left:
             continue
-        found = _together(wish, (member,), (*wish.fixed, *(node for _, node in places)), room)
+        found = _together(wish, (member,), (*wish.fixed, *(node for _, node in places)), room, allowance)
         if isinstance(found, Refusal):
             left[alike] = found
         else:

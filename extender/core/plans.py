@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from extender.core import leading, messages, planning
+from extender.core.allowance import Allowance, over_capability
+from extender.core.claims import Claims
 from extender.core.feasibility import Facts
 from extender.core.ids import NodeName, PodUid
 from extender.core.ledger import Ledger, Reservation, Slot
@@ -16,16 +20,20 @@ from extender.core.messages import Effect
 from extender.core.model import Hold, Pod
 from extender.core.planning import Entry, Member, Plan, Wish
 from extender.core.reasons import Reason, Refusal
+from extender.core.resources import exact_sum
 from extender.core.snapshot import Room
+from extender.core.usage import Usage
 from extender.core.world import World
 
 
 class Plans:
     """The ledger and what may be done to it. `holds` is the gate's newest list of held calls."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, usage: Usage) -> None:
         self._world = world
-        self.ledger = Ledger(world.nodes)
+        self._usage = usage
+        self.claims = Claims()
+        self.ledger = Ledger(world.nodes, usage.charge)
         self.holds: Mapping[PodUid, Hold] = {}
         #: nominated uids whose clearing has not been confirmed yet
         self._clearing: set[PodUid] = set()
@@ -38,7 +46,8 @@ class Plans:
 
     def reset(self) -> None:
         """Forget all plans; what the gate holds stays known."""
-        self.ledger = Ledger(self._world.nodes)
+        self.ledger.clear()
+        self.claims = Claims()
         self._clearing.clear()
 
     def make(self, entry: Entry, room: Room, now: float) -> Refusal | None:
@@ -47,11 +56,11 @@ class Plans:
         Members that cannot be placed beside those planned before may still fit all together elsewhere: as
         long as none of the planned ones is held at the gate, the whole plan is made anew.
         """
-        wish = planning.wish_of(self._world, self.ledger, entry, now)
+        wish = self._wish(entry, now)
         if not isinstance(wish, Wish):
             return wish
         before = self._free(entry, room, expected_only=True)
-        outcome = planning.fulfil(wish, room)
+        outcome = self._fulfil(entry, wish, room)
         if isinstance(outcome, Refusal):
             self._freed |= bool(before)
             return self.remake(entry, room, now) if self.movable(entry) else outcome
@@ -62,8 +71,8 @@ class Plans:
     def remake(self, entry: Entry, room: Room, now: float) -> Refusal | None:
         """Plan the whole group anew, as if none of it were planned; the old plan stays if that fails."""
         before = self._free(entry, room, expected_only=False)
-        wish = planning.wish_of(self._world, self.ledger, entry, now)
-        outcome = planning.fulfil(wish, room) if isinstance(wish, Wish) else wish
+        wish = self._wish(entry, now)
+        outcome = self._fulfil(entry, wish, room) if isinstance(wish, Wish) else wish
         if isinstance(outcome, Plan):
             self._reserve(entry, outcome, now)
             self._note_freed(before)
@@ -75,9 +84,9 @@ class Plans:
     def refusal_anywhere(self, entry: Entry, room: Room, now: float) -> Refusal | None:
         """Why the group has no place in this room even if the lists offered to its members are left aside."""
         lists, entry.offered = entry.offered, {}
-        wish = planning.wish_of(self._world, self.ledger, entry, now)
+        wish = self._wish(entry, now)
         entry.offered = lists
-        outcome = planning.fulfil(wish, room.copy()) if isinstance(wish, Wish) else wish
+        outcome = self._fulfil(entry, wish, room.copy()) if isinstance(wish, Wish) else wish
         if isinstance(outcome, Plan):
             return None if outcome.places else outcome.left
         return outcome
@@ -87,13 +96,33 @@ class Plans:
         old = self.ledger.release(Slot(pod.uid))
         assert old is not None, f"{pod.uid} has no plan to move"
         room.give_back(self._row(old), old.request)
-        outcome = planning.fulfil(self._alone(entry, old), room)
+        outcome = self._fulfil(entry, self._alone(entry, old), room)
         if isinstance(outcome, Refusal):
             self._restore([old], room)
             return False
         self._reserve(entry, outcome, entry.planned_at or 0.0)
         self._freed = True
         return True
+
+    def _wish(self, entry: Entry, now: float) -> Wish | Refusal | None:
+        """What the group wants, if its queue may have it at all: that is said before anything that time may mend."""
+        wish = planning.wish_of(self._world, self.ledger, entry, now)
+        if wish is None or (isinstance(wish, Refusal) and wish.reason is Reason.INVALID):
+            return wish
+        if isinstance(wish, Wish) and not wish.whole and not wish.surplus:
+            return wish
+        return self._usage.tree.refusal(self._world.queue_of(entry.key), entry.key.namespace) or wish
+
+    def _fulfil(self, entry: Entry, wish: Wish, room: Room) -> Plan | Refusal:
+        return planning.fulfil(wish, room, Allowance(self._usage, self._world.queue_of(entry.key), room, self.claims))
+
+    def could_start(self, entry: Entry, room: Room, now: float) -> bool:
+        """True when the group would have its places if nothing else ran."""
+        wish = self._wish(entry, now)
+        if not isinstance(wish, Wish):
+            return False
+        alone, queue = Usage(self._world.queue_of), self._world.queue_of(entry.key)
+        return isinstance(planning.fulfil(wish, there := room.emptied(), Allowance(alone, queue, there)), Plan)
 
     def lead(self, entry: Entry, nominate: bool, now: float) -> Iterator[Effect]:
         """Effects that bring kube-scheduler to the plan; each is given once."""
@@ -181,7 +210,7 @@ class Plans:
         return False
 
     def adopt(self, pod: Pod, node: NodeName) -> bool:
-        """Take over a placement found in the cluster (a hold, a nomination), if the node has the room."""
+        """Take over a placement found in the cluster (a hold, a nomination), if node and queue have room for it."""
         row = self._world.nodes.row_of.get(node)
         request = self._world.request_row(pod)
         if row is None or not self._world.columns.know(pod.shape.request):
@@ -190,6 +219,8 @@ class Plans:
         nodes, width = self._world.nodes, len(request)
         free = nodes.allocatable[row] - nodes.used[row] - self.ledger.reserved[row]
         if (free[:width] < request).any():
+            return False
+        if over_capability(self._usage, self._world.queue_of(pod.group), dict(pod.shape.request)) is not None:
             return False
         slot = Slot(pod.uid)
         self.ledger.reserve(Reservation(slot, pod.group, pod.task, pod.shape, node, request))
@@ -205,6 +236,14 @@ class Plans:
                     continue
                 self.ledger.release(reservation.slot)
                 yield reservation
+
+    def free(self) -> dict[str, int]:
+        """What neither pods nor reservations take of the nodes, by resource."""
+        self.ledger.fit()
+        nodes = self._world.nodes
+        free = np.maximum(nodes.allocatable - nodes.used - self.ledger.reserved, 0)
+        names = self._world.columns.names[: free.shape[1]]
+        return {name: exact_sum(free[:, column]) for column, name in enumerate(names)}
 
     def unaccounted(self) -> int:
         """Planned reservations of pods that do not wait, and lingering ones that nothing is to end."""

@@ -21,6 +21,13 @@ class Kind(StrEnum):
 class Reason(StrEnum):
     """Why a group does not run yet. Used as verb text, condition reason, metric label and answer."""
 
+    QUEUE_NOT_FOUND = "QueueNotFound"  # there is no queue of the name that the group gives
+    QUEUE_INVALID = "QueueInvalid"  # the queue, or one above it, is wrong or missing
+    QUEUE_NOT_LEAF = "QueueNotLeaf"  # groups wait in queues with none below them
+    QUEUE_CLOSED = "QueueClosed"  # the queue, or one above it, is closed
+    NAMESPACE = "NamespaceNotAllowed"  # the queue does not serve the group's namespace
+    QUOTA = "QuotaExceeded"  # would pass the capability of the queue or of one above it
+    RESERVED = "ReservedForOthers"  # the room is there, and is kept for those it was promised to
     QUEUED = "Queued"  # waits in its queue: groups before it, or not looked at yet
     RESOURCES = "InsufficientResources"  # not enough free, in quantity or on any fitting nodes
     FRAGMENTED = "Fragmented"  # enough free in sum, but no placement exists
@@ -36,6 +43,13 @@ class Reason(StrEnum):
 
 
 KIND_OF: dict[Reason, Kind] = {
+    Reason.QUEUE_NOT_FOUND: Kind.NEVER,
+    Reason.QUEUE_INVALID: Kind.NEVER,
+    Reason.QUEUE_NOT_LEAF: Kind.NEVER,
+    Reason.QUEUE_CLOSED: Kind.NEVER,
+    Reason.NAMESPACE: Kind.NEVER,
+    Reason.QUOTA: Kind.WAIT,
+    Reason.RESERVED: Kind.WAIT,
     Reason.QUEUED: Kind.WAIT,
     Reason.RESOURCES: Kind.WAIT,
     Reason.FRAGMENTED: Kind.WAIT,

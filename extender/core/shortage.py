@@ -16,6 +16,7 @@ from extender.core.ids import TaskName
 from extender.core.matching import Ints, Mask
 from extender.core.packing import Ask, Field
 from extender.core.reasons import Reason, Refusal
+from extender.core.resources import exact_sum
 from extender.core.snapshot import Room
 from extender.core.topology import Domains
 
@@ -127,9 +128,4 @@ def _free(room: Room, name: str, rows: Mask) -> int:
     column = room.snapshot.columns.of(name)
     if column is None or column >= room.free.shape[1]:
         return 0
-    return _exact_sum(np.maximum(room.free[rows, column], 0))
-
-
-def _exact_sum(values: Ints) -> int:
-    """Sum as a Python integer: 10^5 nodes with the largest amount leave int64."""
-    return (int((values >> 31).sum()) << 31) + int((values & (2**31 - 1)).sum())
+    return exact_sum(np.maximum(room.free[rows, column], 0))

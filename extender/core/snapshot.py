@@ -17,7 +17,7 @@ from extender.core.feasibility import Facts, Feasibility
 from extender.core.ids import NodeName
 from extender.core.matching import Ints, Mask
 from extender.core.model import Shape
-from extender.core.resources import CPU, MEMORY, PODS, Columns, Row
+from extender.core.resources import CPU, MEMORY, PODS, Columns, Row, exact_sum
 from extender.core.world import World
 
 Matrix = npt.NDArray[np.int64]
@@ -154,18 +154,41 @@ class Room:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.free = snapshot.free.copy(order="F")
+        #: sums over ready nodes that are open to pods, until something is taken or given back
+        self._usable: dict[str, int] = {}
 
     def copy(self) -> Room:
         """A scratch of its own, with what was taken here taken."""
         twin = Room.__new__(Room)
-        twin.snapshot, twin.free = self.snapshot, self.free.copy(order="F")
+        twin.snapshot, twin.free, twin._usable = self.snapshot, self.free.copy(order="F"), {}
+        return twin
+
+    def emptied(self) -> Room:
+        """The room that there would be if nothing ran."""
+        twin = Room.__new__(Room)
+        twin.snapshot, twin.free, twin._usable = self.snapshot, self.snapshot.allocatable.copy(order="F"), {}
         return twin
 
     def take(self, row: int, request: Row, count: int = 1) -> None:
         """Use up the room of `count` pods of this request on a node."""
         width = min(len(request), self.free.shape[1])
         self.free[row, :width] -= request[:width] * count
+        self._usable.clear()
 
     def give_back(self, row: int, request: Row, count: int = 1) -> None:
         """Undo `take`, or simulate the absence of pods that run there."""
         self.take(row, request, -count)
+
+    def usable(self, resource: str) -> int:
+        """What is free of a resource on the nodes that take any pod now."""
+        found = self._usable.get(resource)
+        if found is None:
+            found = self._usable[resource] = self.usable_on(self.snapshot.facts.open, resource)
+        return found
+
+    def usable_on(self, rows: Mask, resource: str) -> int:
+        """What is free of a resource on these rows."""
+        column = self.snapshot.columns.of(resource)
+        if column is None or column >= self.free.shape[1]:
+            return 0
+        return exact_sum(np.maximum(self.free[rows, column], 0))

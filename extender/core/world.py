@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from extender.core import messages
-from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
-from extender.core.membership import Need, Tally, need_of
+from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
+from extender.core.membership import Need, Tally, need_of, queue_of
 from extender.core.model import Group, Node, Pod, Queue, Topology
 from extender.core.reasons import Refusal
-from extender.core.resources import Columns, Row
+from extender.core.resources import Columns, Row, exact_sum
 
 #: uids of deleted pods that are remembered, so that a late message does not bring one back
 _REMEMBERED_GONE = 20_000
@@ -80,6 +80,11 @@ class NodeTable:
         if row is not None:
             self.used[row, : len(request)] += sign * request
 
+    def totals(self) -> dict[str, int]:
+        """What all nodes have together, by resource."""
+        names = self.columns.names[: self.allocatable.shape[1]]
+        return {name: exact_sum(self.allocatable[:, column]) for column, name in enumerate(names)}
+
     def _ensure_width(self, width: int) -> None:
         """Make the arrays at least so many columns wide."""
         have = self.used.shape[1]
@@ -125,12 +130,16 @@ class World:
         #: pods that count on a node (not ended), by node name; also for nodes not known yet
         self.on_node: dict[NodeName, dict[PodUid, Pod]] = {}
         self.topologies: dict[str, Topology] = {}
+        #: by name; where ours and Volcano's have the same name, ours
         self.queues: dict[QueueName, Queue] = {}
+        self._stated_queues: dict[tuple[QueueName, Source], Queue] = {}
         self.namespace_queue: dict[str, QueueName | None] = {}
         self._gone: dict[PodUid, None] = {}
         self._rows: dict[Any, Row] = {}
         #: judged needs; an entry goes when a member, the object or the namespace changes
         self._needs: dict[GroupKey, Need | Refusal] = {}
+        #: the same for their queues
+        self._queue_of: dict[GroupKey, QueueName] = {}
 
     def apply(self, event: messages.WorldEvent) -> None:
         """Take in one event. Twice the same event, or events for unknown objects, change nothing."""
@@ -159,6 +168,20 @@ class World:
             if key in self.members:
                 self._needs[key] = need
         return need
+
+    def queue_of(self, key: GroupKey) -> QueueName:
+        """The queue that the group is in, whether or not it can be judged."""
+        queue = self._queue_of.get(key)
+        if queue is None:
+            tally = self.tallies.get(key) or Tally()
+            queue = queue_of(tally, self.groups.get(key), self.namespace_queue.get(key.namespace))
+            if key in self.members:
+                self._queue_of[key] = queue
+        return queue
+
+    def _doubt(self, key: GroupKey) -> None:
+        self._needs.pop(key, None)
+        self._queue_of.pop(key, None)
 
     def node(self, name: NodeName) -> Node | None:
         """The newest state of a node."""
@@ -200,7 +223,7 @@ class World:
             self._leave(pod)
 
     def _join(self, pod: Pod) -> None:
-        self._needs.pop(pod.group, None)
+        self._doubt(pod.group)
         siblings = self.members.get(pod.group)
         if siblings is None:
             siblings = self.members[pod.group] = {}
@@ -211,10 +234,10 @@ class World:
     def _renew(self, before: Pod, pod: Pod) -> None:
         self.members[pod.group][pod.uid] = pod
         if self.tallies[pod.group].replace(before, pod):
-            self._needs.pop(pod.group, None)
+            self._doubt(pod.group)
 
     def _leave(self, pod: Pod) -> None:
-        self._needs.pop(pod.group, None)
+        self._doubt(pod.group)
         siblings = self.members[pod.group]
         del siblings[pod.uid]
         self.tallies[pod.group].remove(pod)
@@ -263,11 +286,11 @@ class World:
     # --- the rest -------------------------------------------------------------------------------
 
     def _group_seen(self, event: messages.GroupSeen) -> None:
-        self._needs.pop(event.group.key, None)
+        self._doubt(event.group.key)
         self.groups[event.group.key] = event.group
 
     def _group_gone(self, event: messages.GroupGone) -> None:
-        self._needs.pop(event.key, None)
+        self._doubt(event.key)
         self.groups.pop(event.key, None)
 
     def _topology_seen(self, event: messages.TopologySeen) -> None:
@@ -277,19 +300,30 @@ class World:
         self.topologies.pop(event.name, None)
 
     def _queue_seen(self, event: messages.QueueSeen) -> None:
-        self.queues[event.queue.name] = event.queue
+        self._stated_queues[event.queue.name, event.queue.source] = event.queue
+        self._choose_queue(event.queue.name)
 
     def _queue_gone(self, event: messages.QueueGone) -> None:
-        self.queues.pop(event.name, None)
+        self._stated_queues.pop((event.name, event.source), None)
+        self._choose_queue(event.name)
+
+    def _choose_queue(self, name: QueueName) -> None:
+        chosen = self._stated_queues.get((name, Source.MUSTER)) or self._stated_queues.get((name, Source.VOLCANO))
+        if chosen is not None:
+            self.queues[name] = chosen
+        else:
+            self.queues.pop(name, None)
 
     def _namespace_seen(self, event: messages.NamespaceSeen) -> None:
         if self.namespace_queue.get(event.name) != event.queue:
             self._needs.clear()
+            self._queue_of.clear()
         self.namespace_queue[event.name] = event.queue
 
     def _namespace_gone(self, event: messages.NamespaceGone) -> None:
         if self.namespace_queue.pop(event.name, None) is not None:
             self._needs.clear()
+            self._queue_of.clear()
 
     _HANDLERS: ClassVar[dict[type, Any]] = {
         messages.PodSeen: _pod_seen,

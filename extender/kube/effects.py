@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from extender.core import messages
 from extender.kube import client, errors, feeds, resources, writes
-from extender.wire import status
+from extender.wire import objects, status
 
 COMPONENT = "muster"
 
 
 class Effects:
-    """Writes effects of pods, groups and the list of open queues."""
+    """Writes effects of pods, groups, queues and the list of open queues."""
 
     def __init__(self, api: client.Api, namespace: str, utc: Callable[[], datetime.datetime]) -> None:
         self._api = api
@@ -37,6 +37,8 @@ class Effects:
                 await writes.put_open_queues(self._api, self._namespace, effect.names)
             case messages.StateGroup():
                 await self._state_group(effect)
+            case messages.StateQueue():
+                await self._state_queue(effect)
             case _:
                 raise TypeError(f"no write for {type(effect).__name__}")
 
@@ -52,6 +54,12 @@ class Effects:
         if patches.annotations is not None:
             await writes.patch_annotations(self._api, path, effect.uid, patches.annotations)
         await self._tell(effect, served)
+
+    async def _state_queue(self, effect: messages.StateQueue) -> None:
+        served = await self._serving(resources.QUEUES)
+        if served is not None:
+            body = {"status": objects.encode_queue_status(effect.status, effect.before)}
+            await writes.patch_status(self._api, served.path("", effect.name), body)
 
     async def _tell(self, effect: messages.StateGroup, served: resources.Served) -> None:
         reason, text = status.reason_and_text(effect)

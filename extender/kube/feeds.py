@@ -37,11 +37,24 @@ def _group_feed(source: Source, resource: resources.Resource) -> Feed:
     )
 
 
+def _queue_feed(source: Source, resource: resources.Resource) -> Feed:
+    return Feed(
+        resource,
+        lambda content: messages.QueueSeen(objects.decode_queue(source, content)),
+        lambda identity: messages.QueueGone(source, QueueName(identity.name)),
+    )
+
+
 GROUP_RESOURCES: dict[Source, resources.Resource] = {
     Source.NATIVE: resources.NATIVE_POD_GROUPS,
     Source.SCHEDULER_PLUGINS: resources.PLUGIN_POD_GROUPS,
     Source.VOLCANO: resources.VOLCANO_POD_GROUPS,
     Source.MUSTER: resources.POD_GROUPS,
+}
+
+QUEUE_RESOURCES: dict[Source, resources.Resource] = {
+    Source.MUSTER: resources.QUEUES,
+    Source.VOLCANO: resources.VOLCANO_QUEUES,
 }
 
 #: what both processes need: pods, nodes and groups of every source
@@ -66,11 +79,7 @@ QUEUES = (
         lambda content: messages.NamespaceSeen(*objects.decode_namespace(content)),
         lambda identity: messages.NamespaceGone(identity.name),
     ),
-    Feed(
-        resources.QUEUES,
-        lambda content: messages.QueueSeen(objects.decode_queue(content)),
-        lambda identity: messages.QueueGone(QueueName(identity.name)),
-    ),
+    *(_queue_feed(source, resource) for source, resource in QUEUE_RESOURCES.items()),
     Feed(
         resources.TOPOLOGIES,
         lambda content: messages.TopologySeen(objects.decode_topology(content)),

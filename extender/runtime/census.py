@@ -6,6 +6,7 @@ Takes the engine to read, gives figures; must not change anything.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from typing import Protocol
 
@@ -17,6 +18,8 @@ LOG = logs.Log(__name__)
 #: an overcommit by a concurrent foreign binding is reported within this time
 PERIOD_SECONDS = 1.0
 NAMED_NODES = 5
+#: counting anew what queues use takes longer than a filter answer may wait, so it is done in every so manieth round
+USAGE_ROUNDS = 10
 
 
 class Metrics(Protocol):
@@ -31,13 +34,16 @@ class Metrics(Protocol):
     def ledger_difference(self, number: int) -> None:
         """On how many pods ledger and watches disagree."""
 
+    def usage_difference(self, number: int) -> None:
+        """In how many queues usage and watches disagree."""
+
     def overcommitted(self, number: int) -> None:
         """On how many nodes with pods of ours more is used than there is."""
 
 
 async def take(engine: Engine, metrics: Metrics) -> None:
     """Count for ever."""
-    while True:
+    for number in itertools.count():
         await asyncio.sleep(PERIOD_SECONDS)
         phases: Counter[str] = Counter()
         waiting: Counter[Reason] = Counter()
@@ -48,6 +54,8 @@ async def take(engine: Engine, metrics: Metrics) -> None:
         metrics.groups(phases, waiting)
         metrics.strays(engine.backlog.strays.total())
         metrics.ledger_difference(engine.self_check())
+        if number % USAGE_ROUNDS == 0:
+            metrics.usage_difference(engine.check_usage())
         over = engine.world.overcommitted()
         metrics.overcommitted(len(over))
         if over:

@@ -86,4 +86,6 @@ def subject(effect: messages.Effect) -> str:
             return effect.uid
         case messages.StateGroup():
             return str(effect.key)
+        case messages.StateQueue():
+            return effect.name
     return type(effect).__name__

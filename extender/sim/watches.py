@@ -46,8 +46,8 @@ WATCHES: Mapping[str, Watch] = {
         lambda thing: messages.NamespaceGone(_name(thing)),
     ),
     "Queue": Watch(
-        lambda thing: messages.QueueSeen(objects.decode_queue(thing)),
-        lambda thing: messages.QueueGone(QueueName(_name(thing))),
+        lambda thing: messages.QueueSeen(objects.decode_queue(Source.MUSTER, thing)),
+        lambda thing: messages.QueueGone(Source.MUSTER, QueueName(_name(thing))),
     ),
     "Topology": Watch(
         lambda thing: messages.TopologySeen(objects.decode_topology(thing)),

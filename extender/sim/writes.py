@@ -41,21 +41,24 @@ class Writes:
                 self._open_queues(objects.encode_open_queues(effect.names))
             case messages.StateGroup():
                 self._state_group(effect)
+            case messages.StateQueue():
+                body = {"status": objects.encode_queue_status(effect.status, effect.before)}
+                self._patch("Queue", effect.name, body, "status")
             case _:
                 raise TypeError(f"no write for {type(effect).__name__}")
 
     def _pod(self, name: str, uid: str, patch: dict[str, Any], subresource: str = "") -> None:
         self._patch("Pod", name, patch, subresource, uid)
 
-    def _patch(self, kind: str, name: str, patch: dict[str, Any], subresource: str, uid: str) -> None:
-        """A patch that only the object of this uid takes; one that is gone is no fault."""
-        self._note("patch", kind, name, subresource, uid)
+    def _patch(self, kind: str, name: str, patch: dict[str, Any], subresource: str, uid: str | None = None) -> None:
+        """A patch that only the object of this uid takes, if one is named; one that is gone is no fault."""
+        self._note("patch", kind, name, subresource, uid or "")
         try:
             self._conflict(kind, name, subresource)
             self._cluster.api.patch(kind, name, patch, subresource=subresource, uid=uid)
         except Refused:
             there = self._cluster.api.get(kind, name)
-            if there is not None and there["metadata"]["uid"] == uid:
+            if there is not None and uid in (None, there["metadata"]["uid"]):
                 raise
 
     def _open_queues(self, text: str) -> None:

@@ -76,6 +76,10 @@ class ExtenderMetrics:
             "muster_extender_ledger_difference",
             "Pods on which ledger and watches disagree; long above 0 is a fault of ours.",
         )
+        self._usage = gauge.of(
+            "muster_extender_usage_difference",
+            "Queues in which usage and watches disagree; above 0 is a fault of ours.",
+        )
         self._overcommitted = gauge.of(
             "muster_extender_overcommitted_nodes", "Nodes with pods of ours on which more is used than there is."
         )
@@ -113,6 +117,10 @@ class ExtenderMetrics:
     def ledger_difference(self, number: int) -> None:
         """On how many pods the ledger and the watches disagree."""
         self._ledger.set(number)
+
+    def usage_difference(self, number: int) -> None:
+        """In how many queues usage and watches disagree."""
+        self._usage.set(number)
 
     def active(self, active: bool) -> None:
         """This replica begins or ceases to act."""

@@ -10,11 +10,11 @@ from extender.wire.fields import DecodeError, metadata
 from extender.wire.groups import decode_group
 from extender.wire.nodes import decode_node
 from extender.wire.pods import decode_pod
+from extender.wire.queues import decode_queue, encode_queue_status
 from extender.wire.small import (
     decode_lease,
     decode_namespace,
     decode_open_queues,
-    decode_queue,
     decode_topology,
     encode_open_queues,
 )
@@ -30,5 +30,6 @@ __all__ = [
     "decode_queue",
     "decode_topology",
     "encode_open_queues",
+    "encode_queue_status",
     "metadata",
 ]

@@ -1,4 +1,4 @@
-"""Topologies, queues, namespaces, leases and the list of open queues from their JSON objects.
+"""Topologies, namespaces, leases and the list of open queues from their JSON objects.
 
 Takes decoded JSON, gives values; must not raise but DecodeError, for an object without a name or a
 topology without sound levels.
@@ -7,7 +7,7 @@ topology without sound levels.
 from __future__ import annotations
 
 from extender.core.ids import QueueName
-from extender.core.model import Lease, Queue, Topology
+from extender.core.model import Lease, Topology
 from extender.wire import marks
 from extender.wire.fields import DecodeError, Object, Reader, metadata
 
@@ -28,24 +28,6 @@ def decode_topology(obj: object) -> Topology:
     if not levels or not all(levels) or len(set(levels)) != len(levels):
         raise DecodeError("spec.levels: not a list of different label keys")
     return Topology(meta["name"], levels)
-
-
-def decode_queue(obj: object) -> Queue:
-    """The queue that the object describes; DecodeError when it has no name."""
-    reader, meta, spec = _opened(obj)
-    parent = reader.text(spec, "parent", "spec.parent")
-    if parent == meta["name"]:
-        reader.note("spec.parent", parent, "another queue")
-        parent = ""
-    state = reader.text(spec, "state", "spec.state") or "Open"
-    if state not in ("Open", "Closed"):
-        reader.note("spec.state", state, "Open or Closed")
-    return Queue(
-        name=QueueName(meta["name"]),
-        parent=QueueName(parent) or None,
-        closed=state == "Closed",
-        problems=tuple(reader.problems),
-    )
 
 
 def decode_namespace(obj: object) -> tuple[str, QueueName | None]:

@@ -14,7 +14,7 @@ from extender.core import messages, verbs
 from extender.core.engine import Engine
 from extender.core.ids import QUEUE_GATE, GroupKey, NodeName, PodUid, QueueName
 from extender.core.membership import Need, satisfied
-from extender.core.model import Group, Hold, Node, Pod
+from extender.core.model import Group, Hold, Node, Pod, Queue
 from extender.core.view import Member
 from extender.core.world import World
 from tests import builders
@@ -57,8 +57,12 @@ class Cluster:
         for node in list(self.truth.nodes.nodes):
             if node is not None:
                 self.tell(messages.NodeSeen(node))
+        for name, chosen in self.truth.namespace_queue.items():
+            self.tell(messages.NamespaceSeen(name, chosen))
         for group in self.truth.groups.values():
             self.tell(messages.GroupSeen(group))
+        for queue in self.truth.queues.values():
+            self.tell(messages.QueueSeen(queue))
         for pod in self.truth.pods.values():
             self.tell(messages.PodSeen(pod))
         self.tell(self._shown(), messages.OpenQueuesSeen(self.open), messages.ActivityChanged(True))
@@ -67,12 +71,31 @@ class Cluster:
         """The engine hears of these now."""
         found = []
         for event in events:
+            before = self._used()
             found += self.engine.handle(event, self.now)
             engine_driver.check(self.engine)
+            self._check_capabilities(before, event)
         if not self.engine.active:
             assert found == [], "an inactive engine acts"
         self.writes.extend(found)
         return found
+
+    def _used(self) -> dict[tuple[QueueName, str], int]:
+        usage = self.engine.usage
+        self.engine._cycle.follow_queues()  # that a queue was moved below another is nobody's decision
+        return {(name, what): usage.of(name).get(what, 0) for name, what in self._caps()}
+
+    def _caps(self) -> dict[tuple[QueueName, str], int]:
+        """The capabilities as the engine's watch has shown them."""
+        return {(name, what): most for name, one in self.engine.world.queues.items() for what, most in one.capability}
+
+    def _check_capabilities(self, before: dict[tuple[QueueName, str], int], event: messages.EngineEvent) -> None:
+        """Invariant 3: no decision makes a queue exceed its capability. Other events may move what runs anywhere."""
+        if not isinstance(event, messages.Tick | messages.FilterCalled | messages.HoldsSeen):
+            return
+        after = self._used()
+        for what, most in self._caps().items():
+            assert after[what] <= max(most, before[what]), f"{what} exceeds its capability"
 
     def tick(self, seconds: float = 0.0) -> None:
         """Time passes, then a cycle."""
@@ -103,6 +126,10 @@ class Cluster:
             case messages.SetOpenQueues(names):
                 self.open = names
                 self.watch.append(messages.OpenQueuesSeen(names))
+            case messages.StateQueue(name, status):
+                queue = self.truth.queues.get(name)
+                if queue is not None:
+                    self.show(replace(queue, status=status))
             case messages.StateGroup(key, uid, phase, refusal):
                 group = self.truth.groups.get(key)
                 if group is not None and group.uid == uid:
@@ -123,7 +150,7 @@ class Cluster:
 
     # --- the API server -------------------------------------------------------------------------
 
-    def show(self, thing: Node | Pod | Group) -> None:
+    def show(self, thing: Node | Pod | Group | Queue) -> None:
         """This is the newest state of an object."""
         event = builders.seen(thing)
         self.truth.apply(event)
@@ -133,7 +160,13 @@ class Cluster:
         if isinstance(thing, Pod) and thing.ours:
             self._queue(thing)
 
-    def delete(self, thing: Node | Pod | Group) -> None:
+    def choose_queue(self, namespace: str, queue: QueueName | None) -> None:
+        """The label of a namespace names this queue from now on."""
+        event = messages.NamespaceSeen(namespace, queue)
+        self.truth.apply(event)
+        self.watch.append(event)
+
+    def delete(self, thing: Node | Pod | Group | Queue) -> None:
         """This object is gone."""
         event = engine_driver._gone(thing)
         self.truth.apply(event)

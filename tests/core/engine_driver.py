@@ -42,6 +42,8 @@ class Driver:
         self.engine = Engine(above)
         self.now = START
         self.effects: list[Effect] = []
+        #: writes to queues, which come with time and not with what a test is about
+        self.statements: list[messages.StateQueue] = []
         if opened is not None:
             self.send(messages.OpenQueuesSeen(opened))
         if active:
@@ -54,7 +56,8 @@ class Driver:
         """Hand these over, one by one."""
         found: list[Effect] = []
         for event in events:
-            found += self.engine.handle(event, self.now)
+            for effect in self.engine.handle(event, self.now):
+                (self.statements if isinstance(effect, messages.StateQueue) else found).append(effect)
             check(self.engine)
         self.effects += found
         return found
@@ -63,7 +66,7 @@ class Driver:
         """The watch shows these; no cycle is run yet."""
         return self.send(*(builders.seen(thing) for thing in things))
 
-    def gone(self, *things: Node | Pod | Group) -> list[Effect]:
+    def gone(self, *things: Node | Pod | Group | Queue) -> list[Effect]:
         """The watch shows that these were deleted."""
         return self.send(*(_gone(thing) for thing in things))
 
@@ -144,6 +147,25 @@ def check(engine: Engine) -> None:
     assert (ledger.reserved == expected).all(), "the reserved sums are not those of the reservations"
     assert not ledger.planned().keys() & ledger.lingering().keys(), "a slot is planned and lingers"
     assert engine.self_check() == 0
+    assert engine.check_usage() == 0
+    for name, used in plain_usage(engine).items():
+        assert dict(engine.usage.of(QueueName(name))) == used, f"{name} uses something else"
+
+
+def plain_usage(engine: Engine) -> dict[str, dict[str, int]]:
+    """What each queue uses: every pod of ours on a node and every reservation, up the tree as the engine reads it."""
+    sums: dict[str, dict[str, int]] = {}
+    pods = [pod for pod in engine.world.pods.values() if pod.ours and pod.node is not None and not pod.ended]
+    charged = [(pod.queue or engine.world.queue_of(pod.group), pod.shape) for pod in pods]
+    ledger = ledger_of(engine)
+    reserved = [*ledger.planned().values(), *ledger.lingering().values()]
+    charged += [(engine.world.queue_of(reservation.group), reservation.shape) for reservation in reserved]
+    for queue, shape in charged:
+        for name in engine.usage.tree.path(queue):
+            there = sums.setdefault(name, {})
+            for resource, amount in shape.request:
+                there[resource] = there.get(resource, 0) + amount
+    return sums
 
 
 def overfull(engine: Engine) -> list[str]:
@@ -182,7 +204,7 @@ def withdraw(*pods: Pod) -> messages.Withdraw:
     return messages.Withdraw(tuple(PodUid(pod.uid) for pod in pods))
 
 
-def _gone(thing: Node | Pod | Group) -> messages.WorldEvent:
+def _gone(thing: Node | Pod | Group | Queue) -> messages.WorldEvent:
     match thing:
         case Node():
             return messages.NodeGone(thing.name)
@@ -190,3 +212,5 @@ def _gone(thing: Node | Pod | Group) -> messages.WorldEvent:
             return messages.PodGone(thing.uid)
         case Group():
             return messages.GroupGone(thing.key)
+        case Queue():
+            return messages.QueueGone(thing.source, thing.name)

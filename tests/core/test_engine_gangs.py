@@ -12,7 +12,7 @@ from extender.core.model import Owner, Pod
 from extender.core.planning import EXPECT_SECONDS
 from extender.core.reasons import Reason
 from tests import builders
-from tests.builders import GPU, gpu_node, make_group, make_pod, make_pods
+from tests.builders import GPU, gpu_node, make_group, make_pod, make_pods, make_queue
 from tests.core import engine_driver
 from tests.core.engine_driver import Driver, gated, ungates, withdraw
 
@@ -247,7 +247,7 @@ def test_unequal_members_that_come_one_by_one_are_planned_as_they_come() -> None
 
 
 def test_a_claimed_place_does_not_hide_that_the_new_member_contradicts_the_others() -> None:
-    engine = Driver(gpu_node(), make_group("train", 4), workers(1, queue=QueueName("a"))[0])
+    engine = Driver(gpu_node(), make_queue("a"), make_group("train", 4), workers(1, queue=QueueName("a"))[0])
     engine.tick()
     assert engine.reserved == 4
     engine.see(make_pod("other", ONE, group="train", queue=QueueName("b")))

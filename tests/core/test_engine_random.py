@@ -7,6 +7,7 @@ other schedulers and faults do, and looks at the invariants of design section 9 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from extender.core import messages, planning
+from extender.core.allowance import Allowance
 from extender.core.feasibility import Feasibility
 from extender.core.ids import QUEUE_GATE, NodeName
 from extender.core.ledger import Ledger
@@ -27,8 +29,10 @@ from tests.core import engine_driver
 from tests.core.cluster_model import Cluster
 
 GROUPS = ("a", "b", "c")
+#: the queue that members of each group name
+QUEUES = {"a": "left", "b": "right", "c": None}
 NODES = ("n0", "n1", "n2", "n3")
-FOR_ROOM = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED)
+FOR_ROOM = (*(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED, Reason.QUOTA, Reason.RESERVED),)
 
 
 class Machine(RuleBasedStateMachine):
@@ -38,10 +42,17 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.number = 0
 
-    @initialize(nominating=st.booleans(), sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4), rack=st.booleans())
-    def begin(self, nominating: bool, sizes: list[int], rack: bool) -> None:
+    @initialize(
+        nominating=st.booleans(),
+        sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4),
+        rack=st.booleans(),
+        owned=st.sampled_from((0, 3, 6)),
+    )
+    def begin(self, nominating: bool, sizes: list[int], rack: bool, owned: int) -> None:
         above = engine_driver.BY_NOMINATION if nominating else engine_driver.BY_LIST
         self.cluster = Cluster(above)
+        self.cluster.show(builders.make_queue("left", deserved=((builders.GPU, owned),) if owned else ()))
+        self.cluster.show(builders.make_queue("right"))
         for name, gpus in zip(NODES, sizes, strict=False):
             labels = {"rack": f"r{int(name[1:]) % 2}"} if rack else {}
             self.cluster.show(builders.gpu_node(name, gpus, labels))
@@ -60,14 +71,21 @@ class Machine(RuleBasedStateMachine):
     )
     def members(self, name: str, count: int, gated: bool, gpus: int, task: str, priority: int, foreign: str) -> None:
         for _ in range(count):
-            self._pod(name, gated, gpus, task, priority, foreign)
+            self._pod(name, gated, gpus, task, priority, foreign, QUEUES[name])
 
-    @rule(count=st.integers(1, 3), gated=st.booleans(), gpus=st.integers(1, 2))
-    def lone(self, count: int, gated: bool, gpus: int) -> None:
+    @rule(
+        count=st.integers(1, 6),
+        gated=st.booleans(),
+        gpus=st.integers(1, 2),
+        queue=st.sampled_from((None, "right", "right", "left")),
+    )
+    def lone(self, count: int, gated: bool, gpus: int, queue: str | None) -> None:
         for _ in range(count):
-            self._pod(None, gated, gpus, "", 0, "")
+            self._pod(None, gated, gpus, "", 0, "", queue)
 
-    def _pod(self, group: str | None, gated: bool, gpus: int, task: str, priority: int, foreign: str) -> None:
+    def _pod(
+        self, group: str | None, gated: bool, gpus: int, task: str, priority: int, foreign: str, queue: str | None
+    ) -> None:
         self.number += 1
         gates = (QUEUE_GATE,) if gated else ()
         pod = builders.make_pod(
@@ -79,6 +97,7 @@ class Machine(RuleBasedStateMachine):
             created=self.cluster.now,
             gates=(*gates, "example.com/other") if foreign == "blocked" else gates,
             scheduler="default" if foreign == "default" else "muster",
+            queue=queue,
         )
         self.cluster.show(pod)
 
@@ -98,6 +117,42 @@ class Machine(RuleBasedStateMachine):
             group = replace(group, generation=before.generation, **said)
             group = replace(group, generation=before.generation + (group != before))
         self.cluster.show(group)
+
+    @rule(
+        name=st.sampled_from(("left", "right", "top", "default")),
+        parent=st.sampled_from((None, "top", "top", "left")),
+        cap=st.sampled_from((None, None, 0, 1, 2, 4)),
+        kept=st.sampled_from((0, 0, 0, 1, 2)),
+        owned=st.sampled_from((0, 0, 1, 2, 4)),
+        closed=st.sampled_from((False, False, False, True)),
+    )
+    def queue_object(self, name: str, parent: str | None, cap: int | None, kept: int, owned: int, closed: bool) -> None:
+        queue = builders.make_queue(
+            name,
+            parent=parent,
+            capability=() if cap is None else ((builders.GPU, cap),),
+            guarantee=((builders.GPU, kept),) if kept else (),
+            deserved=((builders.GPU, owned),) if owned else (),
+            closed=closed,
+            generation=1,
+        )
+        before = self.cluster.truth.queues.get(queue.name)
+        self.number += 1
+        queue = replace(queue, uid=f"uid-{self.number}")
+        if before is not None:  # its status is not the user's to write
+            queue = replace(queue, uid=before.uid, status=before.status, generation=before.generation)
+            queue = replace(queue, generation=before.generation + (queue != before))
+        self.cluster.show(queue)
+
+    @rule(name=st.sampled_from((None, "left", "right", "top")))
+    def namespace_queue(self, name: str | None) -> None:
+        self.cluster.choose_queue("team", name)
+
+    @rule(data=st.data())
+    def queue_object_gone(self, data: st.DataObject) -> None:
+        queues = list(self.cluster.truth.queues.values())
+        if queues:
+            self.cluster.delete(data.draw(st.sampled_from(queues)))
 
     @rule(name=st.sampled_from(GROUPS))
     def group_object_gone(self, name: str) -> None:
@@ -256,35 +311,55 @@ def at_rest(cluster: Cluster) -> None:
     for pod in engine.world.pods.values():
         assert not (pod.ours and pod.waiting and pod.nominated), f"{pod.name} is nominated for nothing"
     room = Room(Snapshot.take(engine.world, Feasibility()))
-    strays = 0
+    strays: Counter[str] = Counter()
+    backlog: Counter[str] = Counter()
     for key, entry in engine.entries.items():
         if entry.refusal is None:
             continue
         members = engine.world.members[key].values()
-        strays += sum(1 for p in members if standing(p) is Standing.WAITING and not p.queue_gated)
+        queue = engine.world.queue_of(key)
+        strays[queue] += sum(1 for p in members if standing(p) is Standing.WAITING and not p.queue_gated)
+        backlog[queue] += entry.refusal.reason in FOR_ROOM
         if entry.refusal.reason is Reason.SCHEDULER_REFUSED:
             assert any(pod.uid in cluster.conflicts for pod in members), f"{key} was refused by nobody"
             continue
-        wish = planning.wish_of(engine.world, Ledger(engine.world.nodes), entry, cluster.now)
+        wish = planning.wish_of(engine.world, Ledger(engine.world.nodes, lambda *_: None), entry, cluster.now)
+        if not (isinstance(wish, Refusal) and wish.reason is Reason.INVALID):
+            wish = engine.usage.tree.refusal(queue, key.namespace) or wish
         if isinstance(wish, planning.Wish):
-            outcome = planning.fulfil(wish, Room(room.snapshot))
+            scratch = Room(room.snapshot)
+            outcome = planning.fulfil(
+                wish, scratch, Allowance(engine._cycle.usage, queue, scratch, engine._plans.claims)
+            )
             left = outcome if isinstance(outcome, Refusal) or outcome.places == () else None
             assert left is not None, f"{key} waits for {entry.refusal.reason}, and there is room"
         else:
             assert isinstance(wish, Refusal)
             assert wish.reason is entry.refusal.reason, f"{key} waits for {entry.refusal}, not {wish}"
-    assert engine.backlog.strays.total() == strays
-    reasons = [entry.refusal.reason for entry in engine.entries.values() if entry.refusal]
-    waits_for_room = any(reason in FOR_ROOM for reason in reasons)
-    assert bool(engine.backlog.for_room.total()) == waits_for_room
-    assert cluster.open == wanted_open(cluster, waits_for_room or strays >= 16)
+    assert (engine.backlog.strays, engine.backlog.for_room) == (+strays, +backlog)
+    assert cluster.open == wanted_open(cluster, {queue for queue in backlog if backlog[queue] or strays[queue] >= 16})
     statements(cluster)
+    queue_statements(cluster)
 
 
-def wanted_open(cluster: Cluster, closed: bool) -> frozenset[str]:
+def queue_statements(cluster: Cluster) -> None:
+    """What a queue's object says is so, whatever happened to the writes."""
+    engine = cluster.engine
+    for name, queue in engine.world.queues.items():
+        assert dict(queue.status.allocated) == engine.usage.of(name)
+        waiting = [key for key, entry in engine.entries.items() if entry.refusal and engine.world.queue_of(key) == name]
+        assert queue.status.pending == len(waiting)
+        valid = next(one for one in queue.status.conditions if one.kind == "Valid")
+        refusal = engine.usage.tree.refusal(name, "team")
+        assert valid.true != (refusal is not None and refusal.reason is Reason.QUEUE_INVALID)
+
+
+def wanted_open(cluster: Cluster, busy: set[str]) -> frozenset[str]:
     """The list that should stand in the ConfigMap."""
-    nominating = cluster.engine._cycle.nominating
-    return frozenset() if closed or nominating else frozenset({"default"})
+    if cluster.engine._cycle.nominating:
+        return frozenset()
+    tree = cluster.engine.usage.tree
+    return frozenset(name for name in tree.downwards if tree.refusal(name, "team") is None) - busy
 
 
 def statements(cluster: Cluster) -> None:

@@ -17,7 +17,7 @@ A, B = builders.group_key("a"), builders.group_key("b")
 
 def make_ledger(nodes: int = 2) -> Ledger:
     world = make_world(*(gpu_node(f"gpu-{n}") for n in range(nodes)))
-    return Ledger(world.nodes)
+    return Ledger(world.nodes, lambda *_: None)
 
 
 def reservation(slot: str, node: str = "gpu-0", gpus: int = 1, group: object = A, **fields: object) -> Reservation:
@@ -85,7 +85,7 @@ def test_a_node_that_goes_takes_all_its_reservations_along_lingering_ones_too() 
 
 def test_the_sums_follow_the_node_table_as_it_grows() -> None:
     world = make_world(gpu_node("gpu-0"))
-    ledger = Ledger(world.nodes)
+    ledger = Ledger(world.nodes, lambda *_: None)
     ledger.reserve(reservation("p"))
     many = {f"example.com/r{n}": n + 1 for n in range(30)}
     builders.show(world, [builders.make_node(f"n-{n}", many) for n in range(100)])

@@ -37,7 +37,7 @@ def wish(*things: Node | Pod | Group, planned: dict[str, str] | None = None, **f
 
 
 def ledger_with(world: World, planned: dict[str, str]) -> Ledger:
-    ledger = Ledger(world.nodes)
+    ledger = Ledger(world.nodes, lambda *_: None)
     for name, node in planned.items():
         pod = world.pods.get(f"uid-{name}")  # type: ignore[call-overload]
         task, shape = (pod.task, pod.shape) if pod is not None else (TaskName(""), ONE)
@@ -231,7 +231,7 @@ def test_a_wish_is_fulfilled(
     extra = members(*surplus) if surplus else ()
     there = room(*gpus)
     before = there.free.copy()
-    found = planning.fulfil(Wish(wanted, wanted[:least], extra), there)
+    found = planning.fulfil(Wish(wanted, wanted[:least], extra), there, builders.make_allowance(there))
     if placed is None:
         assert isinstance(found, Refusal)
         assert found.reason in (left, Reason.FRAGMENTED)
@@ -257,7 +257,9 @@ def test_a_plan_never_takes_more_than_there_is_nor_starts_half(
     extra = tuple(replace(m, slot=Slot(f"s-{m.slot}")) for m in members(*surplus))
     there = room(*gpus)
     before = there.free.copy()
-    found = planning.fulfil(Wish(wanted, wanted[:least] if least < len(wanted) else (), extra), there)
+    found = planning.fulfil(
+        Wish(wanted, wanted[:least] if least < len(wanted) else (), extra), there, builders.make_allowance(there)
+    )
     if isinstance(found, Refusal):
         assert (there.free == before).all()
         return
@@ -292,7 +294,8 @@ def test_what_a_group_waits_for_that_lacks_members(
 ) -> None:
     shape = make_shape({GPU: 1}, **constraints)
     whole = (member("a", shape=shape), expected(0, shape=shape))
-    found = planning.fulfil(Wish(whole, missing=missing(1, 2)), room(gpus))
+    there = room(gpus)
+    found = planning.fulfil(Wish(whole, missing=missing(1, 2)), there, builders.make_allowance(there))
     assert (found if isinstance(found, Refusal) else None) == wanted
 
 
@@ -300,7 +303,7 @@ def test_members_of_one_shape_and_other_lists_are_placed_each_within_its_own() -
     there = room(1, 1, 1)
     lists = [frozenset({NodeName(f"gpu-{n}")}) for n in (2, 0, 1)]
     wanted = tuple(member(f"m{n}", allowed=names) for n, names in enumerate(lists))
-    found = planning.fulfil(Wish(wanted), there)
+    found = planning.fulfil(Wish(wanted), there, builders.make_allowance(there))
     assert isinstance(found, Plan)
     assert {m.slot: node for m, node in found.places} == {
         "uid-m0": "gpu-2",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from extender.core import messages
 from extender.core import world as world_module
-from extender.core.ids import NodeName, PodUid, QueueName
+from extender.core.ids import NodeName, PodUid, QueueName, Source
 from extender.core.membership import Need
 from extender.core.model import Pod
 from extender.core.world import World
@@ -123,11 +123,23 @@ def test_needs_follow_members_objects_and_namespaces() -> None:
 def test_objects_come_and_go_and_go_again() -> None:
     world = make_world(make_queue("red"), make_topology(), make_group("train"))
     for _ in range(2):
-        world.apply(messages.QueueGone(QueueName("red")))
+        world.apply(messages.QueueGone(Source.MUSTER, QueueName("red")))
         world.apply(messages.TopologyGone("network"))
         world.apply(messages.GroupGone(builders.group_key("train")))
         world.apply(messages.NamespaceGone("team"))
     assert (world.queues, world.topologies, world.groups) == ({}, {}, {})
+
+
+def test_of_two_queues_of_one_name_ours_counts_for_as_long_as_it_is_there() -> None:
+    red = QueueName("red")
+    world = make_world(make_queue("red", weight=2), make_queue("red", source=Source.VOLCANO, weight=7))
+    assert world.queues[red].weight == 2
+    world.apply(messages.QueueGone(Source.MUSTER, red))
+    assert world.queues[red].weight == 7
+    builders.show(world, [make_queue("red", weight=3)])
+    assert world.queues[red].weight == 3
+    world.apply(messages.QueueGone(Source.VOLCANO, red))
+    assert world.queues[red].weight == 3
 
 
 def test_resources_that_pods_invent_cost_no_columns() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -155,14 +156,14 @@ DECODERS: list[Callable[[Any], object]] = [
     objects.decode_pod,
     objects.decode_node,
     objects.decode_topology,
-    objects.decode_queue,
+    *(functools.partial(objects.decode_queue, source) for source in (Source.MUSTER, Source.VOLCANO)),
     objects.decode_namespace,
     objects.decode_lease,
     objects.decode_open_queues,
 ]
 
 
-@pytest.mark.parametrize("decode", DECODERS, ids=lambda decode: decode.__name__)
+@pytest.mark.parametrize("decode", DECODERS, ids=str)
 @settings(deadline=None)
 @given(obj=anything | st.builds(lambda inner: {"metadata": {"name": "x", "uid": "u"}, "spec": inner}, anything))
 def test_any_json_is_decoded_or_refused(decode: Callable[[Any], object], obj: Any) -> None:

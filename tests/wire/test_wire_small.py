@@ -1,4 +1,4 @@
-"""Topologies, queues, namespaces, leases and the list of open queues."""
+"""Topologies, namespaces, leases and the list of open queues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wire_objects import table
 
-from extender.core.model import Lease, Queue, Topology
+from extender.core.model import Lease, Topology
 from extender.wire import objects
 
 
@@ -25,31 +25,6 @@ def test_topology() -> None:
 def test_a_topology_without_sound_levels_is_refused(levels: object) -> None:
     with pytest.raises(objects.DecodeError, match=r"spec\.levels"):
         objects.decode_topology(named(spec={"levels": levels}))
-
-
-@table(
-    "spec, want",
-    {
-        "nothing said": ({}, Queue("x")),
-        "a parent": ({"parent": "root"}, Queue("x", parent="root")),
-        "closed": ({"state": "Closed"}, Queue("x", closed=True)),
-        "open": ({"state": "Open"}, Queue("x")),
-        "its own parent": (
-            {"parent": "x"},
-            Queue("x", problems=("spec.parent: 'x' is not another queue",)),
-        ),
-        "a state unknown": (
-            {"state": "Ajar"},
-            Queue("x", problems=("spec.state: 'Ajar' is not Open or Closed",)),
-        ),
-        "a parent that is a list": (
-            {"parent": ["a"]},
-            Queue("x", problems=("spec.parent: ['a'] is not a text",)),
-        ),
-    },
-)
-def test_queue(spec: dict, want: Queue) -> None:
-    assert objects.decode_queue(named(spec=spec)) == want
 
 
 @table(
@@ -108,7 +83,7 @@ def test_open_queues_come_back_as_they_went(names: frozenset) -> None:
 
 @pytest.mark.parametrize(
     "decode",
-    [objects.decode_topology, objects.decode_queue, objects.decode_namespace, objects.decode_lease],
+    [objects.decode_topology, objects.decode_namespace, objects.decode_lease],
 )
 @pytest.mark.parametrize("obj", [None, 3, {}, {"metadata": []}, {"metadata": {"name": ""}}])
 def test_an_object_without_a_name_is_refused(decode: Any, obj: object) -> None:

@@ -1,0 +1,151 @@
+"""What a group may still take by its queue: the scratch of one plan, as `Room` is for the nodes.
+
+Takes usage, the group's queue and the room; gives a refusal with its numbers, or None; must not place.
+
+Three rules (design section 9, invariant 3, and section 5, step 3). No queue on the path exceeds its capability.
+What others are guaranteed and do not use stays free: of the cluster, and below each queue within its capability;
+only who takes it out of a guarantee of its own need not look at that. And who borrows leaves the nodes on which a
+group waits that its queue owes what it asks for, unless there is enough for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from extender.core import fairshare
+from extender.core.claims import Claim, Claims
+from extender.core.ids import GroupKey, QueueName
+from extender.core.matching import Mask
+from extender.core.model import Shape
+from extender.core.quota import Sums
+from extender.core.reasons import Reason, Refusal
+from extender.core.resources import Amounts
+from extender.core.snapshot import Room
+from extender.core.usage import Usage
+
+_NOTHING: Mapping[str, int] = {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Barred:
+    """Rows that must not be used, and one of those for whom they are kept."""
+
+    rows: Mask
+    by: GroupKey
+
+
+@dataclass(slots=True)
+class Allowance:
+    """Made for one group's turn; `take` notes what its plan uses up."""
+
+    usage: Usage
+    queue: QueueName
+    room: Room
+    claims: Claims = field(default_factory=Claims)
+    _taken: Sums = field(default_factory=dict)
+    _limited: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        capped = any(at.capability for name in self._path if (at := self.usage.tree.at(name)) is not None)
+        self._limited = capped or bool(self.usage.grants.kept)
+
+    @property
+    def _path(self) -> tuple[QueueName, ...]:
+        return self.usage.tree.path(self.queue)
+
+    def refusal(self, pods: Iterable[tuple[Shape, int]]) -> Refusal | None:
+        """Why these, so many of each shape, may not be taken together; None when they may."""
+        if not self._limited:
+            return None
+        asked = _sum(pods)
+        return over_capability(self.usage, self.queue, asked, self._taken) or self._promised(asked)
+
+    def barred(self, pods: Iterable[tuple[Shape, int]]) -> Barred | None:
+        """The nodes that these must leave to groups that wait there for what their queues own; None when none."""
+        waiting = [
+            claim for queue, claim in self.claims if queue != self.queue and owns(self.usage, queue, claim.asked)
+        ]
+        if not waiting:
+            return None
+        asked = _sum(pods)
+        mine = {resource: amount + self._taken.get(resource, 0) for resource, amount in asked.items()}
+        if owns(self.usage, self.queue, tuple(mine.items())):
+            return None
+        barred: Barred | None = None
+        for claim in waiting:
+            rows = _rows(self.room, claim)
+            if any(self.room.usable_on(rows, r) - asked[r] < amount for r, amount in claim.asked if r in asked):
+                barred = Barred(rows if barred is None else barred.rows | rows, claim.key)
+        return barred
+
+    def take(self, pods: Iterable[tuple[Shape, int]]) -> None:
+        """Count these as used from now on."""
+        if self._limited or self.claims:
+            for resource, amount in _sum(pods).items():
+                self._taken[resource] = self._taken.get(resource, 0) + amount
+
+    def _promised(self, asked: Sums) -> Refusal | None:
+        for resource, amount in asked.items() if self.usage.grants.kept else ():
+            found = self._promised_of(resource, amount)
+            if found is not None:
+                return found
+        return None
+
+    def _promised_of(self, resource: str, amount: int) -> Refusal | None:
+        usage, taken = self.usage, self._taken.get(resource, 0)
+        if not usage.unused.get(resource):
+            return None
+        grown = usage.commits(self.queue, resource, amount + taken)
+        for name, more in grown:
+            at = usage.tree.at(name)
+            most = None if at is None else at.capability.get(resource)
+            if more and most is not None and usage.committed(name, resource) + more > most:
+                numbers = (("resource", resource), ("asked", amount), ("capability", most))
+                return Refusal(Reason.RESERVED, (("queue", name), *numbers))
+        kept = usage.unused.get(resource, 0) + grown[-1][1] - amount - taken
+        if not kept or not grown[-1][1]:
+            return None
+        free = self.room.usable(resource)
+        if free - amount >= kept:
+            return None
+        return Refusal(Reason.RESERVED, (("resource", resource), ("asked", amount), ("free", free), ("kept", kept)))
+
+
+def owns(usage: Usage, queue: QueueName, asked: Amounts) -> bool:
+    """True when so much more is inside what is owned at each level that names it, and some level does."""
+    ats = [(usage.tree.at(name), usage.of(name)) for name in usage.tree.path(queue)]
+    found = [fairshare.inside(at, used, asked) for at, used in ats if at is not None]
+    return True in found and False not in found
+
+
+def _rows(room: Room, claim: Claim) -> Mask:
+    facts = room.snapshot.facts
+    rows = np.zeros_like(facts.open)
+    for constraints in claim.constraints:
+        rows |= facts.mask(constraints)
+    return rows & facts.open
+
+
+def over_capability(
+    usage: Usage, queue: QueueName, asked: Mapping[str, int], taken: Mapping[str, int] = _NOTHING
+) -> Refusal | None:
+    """Which queue, from this one up, would exceed its capability if so much more was taken; None when none would."""
+    for name in usage.tree.path(queue):
+        at, used = usage.tree.at(name), usage.of(name)
+        for resource, most in at.capability.items() if at is not None else ():
+            amount, there = asked.get(resource, 0), used.get(resource, 0) + taken.get(resource, 0)
+            if amount and there + amount > most:
+                numbers = (("resource", resource), ("asked", amount), ("used", there), ("capability", most))
+                return Refusal(Reason.QUOTA, (("queue", name), *numbers))
+    return None
+
+
+def _sum(pods: Iterable[tuple[Shape, int]]) -> Sums:
+    asked: Sums = {}
+    for shape, count in pods:
+        for resource, amount in shape.request:
+            asked[resource] = asked.get(resource, 0) + amount * count
+    return asked

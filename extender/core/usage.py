@@ -1,0 +1,171 @@
+"""What each queue uses, at every level of the tree, kept up to date by what is added and taken away.
+
+Takes amounts charged to groups (bound and terminating pods, and reservations), gives sums by queue; must not
+decide. Which queue a group is in is asked of the world, and asked again (`settle`) when that may have changed.
+
+Guarantees are counted with it: `committed` is what a queue uses or keeps, whichever is more, so the difference
+of both at the top, `unused`, is what must stay free for those to whom it is promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from extender.core.ids import GroupKey, QueueName
+from extender.core.quota import Grants, Sums, Tree
+from extender.core.resources import Amounts
+
+_NOTHING: Mapping[str, int] = {}
+
+#: a group, the queue that its pod itself names (None: the group's queue), and amounts
+Charge = tuple[GroupKey, QueueName | None, Amounts]
+
+
+@dataclass(slots=True)
+class _Charged:
+    """How often a group is charged with which amounts, and which queue its pods name themselves (None: the group's)."""
+
+    queue: QueueName
+    of: dict[tuple[QueueName | None, Amounts], int] = field(default_factory=dict)
+
+
+class Usage:
+    """Sums by queue. Invariant: a queue's sum is that of the groups charged to it and to the queues below."""
+
+    def __init__(self, queue_of: Callable[[GroupKey], QueueName]) -> None:
+        self._queue_of = queue_of
+        self._groups: dict[GroupKey, _Charged] = {}
+        #: groups that took charges to another queue, since this was last asked
+        self._moved: dict[GroupKey, None] = {}
+        self._total: dict[QueueName, Sums] = {}
+        #: grows with each change of a sum
+        self.changes = 0
+        self.tree = Tree({})
+        self.grants = Grants({}, {})
+        #: resources of which something is kept; of others nothing more is counted
+        self._kept: frozenset[str] = frozenset()
+        #: by queue: its own use and what the queues below it commit
+        self._base: dict[QueueName, Sums] = {}
+        #: kept and not used, of the whole cluster
+        self.unused: Sums = {}
+
+    def follow(self, tree: Tree, grants: Grants) -> None:
+        """Count for another tree, or other guarantees."""
+        same = tree is self.tree and grants.kept == self.grants.kept
+        self.tree, self.grants = tree, grants
+        if same:
+            return
+        self._kept = frozenset(resource for amounts in grants.kept.values() for resource in amounts)
+        self._total.clear()
+        self._base.clear()
+        self.unused = {}
+        for name in reversed(tree.downwards):
+            for resource, amount in grants.kept.get(name, _NOTHING).items():
+                self._promise(name, resource, amount)
+        for group in self._groups.values():
+            for (named, amounts), number in group.of.items():
+                self._book(named or group.queue, amounts, number)
+
+    def charge(self, key: GroupKey, named: QueueName | None, amounts: Amounts, sign: int) -> None:
+        """Add amounts to a group (sign 1) or take them away (sign -1); `named`: the queue that the pod itself names."""
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Charged(self._queue_of(key))
+        charged = (named, amounts)
+        number = group.of[charged] = group.of.get(charged, 0) + sign
+        if not number:
+            del group.of[charged]
+            if not group.of:
+                del self._groups[key]
+                self._moved.pop(key, None)
+        self._book(named or group.queue, amounts, sign)
+
+    def settle(self, key: GroupKey) -> None:
+        """Charge the group to the queue that it is in now."""
+        group = self._groups.get(key)
+        if group is None:
+            return
+        queue = self._queue_of(key)
+        if queue == group.queue:
+            return
+        for (named, amounts), number in group.of.items():
+            if named is None:
+                self._book(group.queue, amounts, -number)
+                self._book(queue, amounts, number)
+                self._moved[key] = None
+        group.queue = queue
+
+    def take_moved(self) -> list[GroupKey]:
+        """Groups that took what they use to another queue, since this was last asked."""
+        moved, self._moved = list(self._moved), {}
+        return moved
+
+    def settle_namespace(self, namespace: str) -> None:
+        """The same for all groups of a namespace."""
+        for key in self._groups:
+            if key.namespace == namespace:
+                self.settle(key)
+
+    def of(self, name: QueueName) -> Mapping[str, int]:
+        """What the queue and those below it use; zeros are left out."""
+        return self._total.get(name, _NOTHING)
+
+    def differing(self, charges: Iterable[Charge]) -> frozenset[QueueName]:
+        """Queues of which these charges, counted anew, make another sum than the one kept here."""
+        anew = Usage(self._queue_of)
+        anew.follow(self.tree, self.grants)
+        for charge in charges:
+            anew.charge(*charge, 1)
+        return frozenset(name for name in self._total.keys() | anew._total.keys() if self.of(name) != anew.of(name))
+
+    def commits(self, queue: QueueName, resource: str, amount: int) -> list[tuple[QueueName, int]]:
+        """By how much what is committed would grow at each level from this queue up, if so much more was charged."""
+        grown = []
+        for name in self.tree.path(queue):
+            kept = self.grants.kept.get(name, _NOTHING).get(resource, 0)
+            base = self._base.get(name, _NOTHING).get(resource, 0)
+            amount = max(kept, base + amount) - max(kept, base)
+            grown.append((name, amount))
+        return grown
+
+    def committed(self, name: QueueName, resource: str) -> int:
+        """What the queue uses or keeps."""
+        kept = self.grants.kept.get(name, _NOTHING).get(resource, 0)
+        return max(kept, self._base.get(name, _NOTHING).get(resource, 0))
+
+    def _book(self, queue: QueueName, amounts: Amounts, number: int) -> None:
+        self.changes += 1
+        for name in self.tree.path(queue):
+            total = self._total.get(name)
+            if total is None:
+                total = self._total[name] = {}
+            _add(total, amounts, number)
+            if not total:
+                del self._total[name]
+        for resource, amount in amounts if self._kept else ():
+            if resource in self._kept:
+                self._commit(queue, resource, number * amount)
+
+    def _commit(self, queue: QueueName, resource: str, amount: int) -> None:
+        step = amount
+        for name, grown in self.commits(queue, resource, amount):
+            _add(self._base.setdefault(name, {}), ((resource, step),), 1)
+            step = grown
+        _add(self.unused, ((resource, step - amount),), 1)
+
+    def _promise(self, name: QueueName, resource: str, amount: int) -> None:
+        """Nothing is used yet, and the queues below have been counted: what is kept beyond theirs is new above."""
+        base = self._base.get(name, _NOTHING).get(resource, 0)
+        above = self.tree.path(name)[1:2]
+        to = self._base.setdefault(above[0], {}) if above else self.unused
+        _add(to, ((resource, max(amount, base)),), 1)
+
+
+def _add(sums: Sums, amounts: Iterable[tuple[str, int]], number: int) -> None:
+    for resource, amount in amounts:
+        new = sums.get(resource, 0) + number * amount
+        if new:
+            sums[resource] = new
+        else:
+            sums.pop(resource, None)
