@@ -159,7 +159,7 @@ SHORT = [
         "NotEnoughMembers: waiting for the group's other members to be created (have 1, minimum 3) without 7 at 20",
     ),
     (GANG, "{check: reason, queue: q, code: QueueInvalid, at: 20}", "no reason at 20"),
-    (GANG, "{check: queue_state, queue: q, state: Closing, at: 20}", "no state at 20"),
+    (CALLS, "{check: queue_state, queue: bad, state: Closing, at: 20}", "no state at 20"),
     (GANG, "{check: group_phase, group: waits, is: Running, at: 20}", "Pending at 20"),
     (GANG, "{check: group_phase, group: runs, not: Running, at: 20}", "Running at 20"),
     (GANG, "{check: binding_posts, pod: runs-w-0, max: 0}", "1 at 60"),

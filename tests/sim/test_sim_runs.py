@@ -21,6 +21,7 @@ HOLD = {
     "gang": {"TR-001", "TR-002", "TR-004", "TR-005"},
     "api": {"TR-032"},
     "malformed": set(),
+    "queue": {"TR-009", "TR-012", "TR-013"},
     "topology": {"TR-026"},
 }
 
