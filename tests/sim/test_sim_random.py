@@ -90,7 +90,8 @@ class Observed(Run):
         assert self._loops_at is None, f"no rest at {moment}"
         overfull = [life for life in self.cluster.lives.by_uid.values() if self._out_of_room(life.uid)]
         assert overfull == [], "a kubelet refused what was bound to it for lack of room"
-        if self.scheduler.sidecar.up and self.cluster.lives.bindings > bindings:
+        sidecar = self.scheduler.sidecar
+        if sidecar.up and not sidecar.gate.binding and self.cluster.lives.bindings > bindings:
             for name, count in before.items():
                 self._started_whole(name, count)
 
