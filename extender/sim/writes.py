@@ -14,9 +14,6 @@ from extender.sim.api import Refused, Request, stamp
 from extender.sim.cluster import Cluster
 from extender.wire import marks, objects, small, status
 
-#: a second Binding after a conflict; the real shell goes on for 30 s
-_BIND_TRIES = 3
-
 
 class Writes:
     """All that extender and gate write. `requests` is the record of it."""
@@ -81,20 +78,15 @@ class Writes:
 
     # --- the gate -------------------------------------------------------------------------------
 
-    def bind(self, effect: gm.Bind) -> gm.BindDone:
-        """Send a Binding; what it came to is asked of the pod."""
-        for _ in range(_BIND_TRIES):
-            self._note("create", "Pod", effect.name, "binding", effect.uid)
-            try:
-                self._conflict("Pod", effect.name, "binding")
-                self._cluster.bind(effect.name, effect.uid, effect.node, dict(effect.annotations))
-            except Refused as error:
-                done = self._judge(effect, error)
-                if done is not None:
-                    return done
-            else:
-                return gm.BindDone(effect.uid)
-        return gm.BindDone(effect.uid, "muster: unsettled: the binding was refused again and again")
+    def bind(self, effect: gm.Bind) -> gm.BindDone | None:
+        """Send a Binding; what it came to is asked of the pod. None: it must be sent again."""
+        self._note("create", "Pod", effect.name, "binding", effect.uid)
+        try:
+            self._conflict("Pod", effect.name, "binding")
+            self._cluster.bind(effect.name, effect.uid, effect.node, dict(effect.annotations))
+        except Refused as error:
+            return self._judge(effect, error)
+        return gm.BindDone(effect.uid)
 
     def _judge(self, effect: gm.Bind, error: Refused) -> gm.BindDone | None:
         """What the pod proves after a Binding that was refused; None when it can still be bound."""
