@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping
 import aiohttp
 
 from extender.core import gate_messages as gm
+from extender.core import messages
 from extender.core.ids import GroupKey, PodUid, Source
 from extender.core.model import Group, Pod
-from extender.kube import bind, client, errors, feeds, resources, writes
+from extender.kube import bind, client, errors, evicting, feeds, resources, writes
 from extender.wire import objects, records
 from extender.wire.extender_v1 import WireError
 from permit_gate.owner import Unavailable
@@ -61,12 +62,10 @@ class Kubernetes:
             self._served[source] = served
         return served
 
-    async def evict(self, effect: gm.Evict) -> None:
+    async def evict(self, effect: messages.Evict) -> None:
         """Evict a pod; one that is gone already is a success."""
         with _unavailable():
-            done = await writes.evict(self._api, effect.namespace, effect.name, effect.uid)
-        if done is writes.Eviction.BUDGET:
-            raise Unavailable("a disruption budget refused it")
+            await evicting.evict(self._api, effect)
 
     async def state(self, effect: gm.StateCondition) -> None:
         """Write a named condition on a pod."""

@@ -47,7 +47,7 @@ class Cluster(Protocol):
     async def read_group(self, key: GroupKey) -> Group | None:
         """The live group object."""
 
-    async def evict(self, effect: gm.Evict) -> None:
+    async def evict(self, effect: messages.Evict) -> None:
         """Evict a pod; one that is gone already is a success."""
 
     async def state(self, effect: gm.StateCondition) -> None:
@@ -215,7 +215,7 @@ class Owner:
                 self._spawn(self._read_group(effect))
             case gm.AskRelease():
                 self._spawn(self._ask(effect))
-            case gm.Evict():
+            case messages.Evict():
                 self._spawn(self._evict(effect))
             case gm.StateCondition():
                 self._spawn(self._state(effect))
@@ -264,8 +264,7 @@ class Owner:
             answers = None
         self.post(gm.ReleaseAnswered(effect.key, effect.ask, answers))
 
-    async def _evict(self, effect: gm.Evict) -> None:
-        LOG.info("a pod of a stuck release is evicted", namespace=effect.namespace, name=effect.name)
+    async def _evict(self, effect: messages.Evict) -> None:
         try:
             async with self._others:
                 await self._cluster.evict(effect)

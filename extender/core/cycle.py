@@ -21,6 +21,7 @@ from extender.core.model import Pod
 from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
 from extender.core.reasons import Reason, Refusal
+from extender.core.repair import Repair
 from extender.core.resources import Amounts, amounts
 from extender.core.snapshot import Room, Snapshot
 from extender.core.usage import Usage
@@ -54,6 +55,7 @@ class Cycle:
         self.plans = plans.Plans(world, self.usage)
         self.opening = OpenList()
         self.statements = queue_stating.Statements()
+        self.repair = Repair(world, self.plans)
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
         self.dirty: dict[GroupKey, None] = {}
         self.grown = False
@@ -76,6 +78,7 @@ class Cycle:
         self.entries.clear()
         self.plans.reset()
         self.usage.take_moved()
+        self.repair.reset()
         self.backlog = Backlog()
         self.opening.restart()
         self.statements.restart()
@@ -90,6 +93,7 @@ class Cycle:
         for reservation in self.plans.broken(self.suspects, self._feasibility.at(self.world)):
             self.unplaced(reservation.group, PodUid(reservation.slot))
         self.suspects.clear()
+        self._repair(now)
         if self.grown:
             self.dirty.update(self._waiting)
             self.grown = False
@@ -118,6 +122,12 @@ class Cycle:
         tree = self._tree = self._tree or quota.Tree(self.world.queues)
         self.totals = self.world.nodes.totals()
         self.usage.follow(tree, quota.grants(tree, self.totals))
+
+    def _repair(self, now: float) -> None:
+        """Undo what another scheduler's binding at the same time as ours has done."""
+        for eviction in self.repair.look(now):
+            self.effects.append(eviction)
+            self.dirty[self.world.pods[eviction.uid].group] = None
 
     def ring(self, now: float) -> None:
         """Groups whose time has come are to be looked at."""
@@ -186,7 +196,7 @@ class Cycle:
             return
         if entry.offered and now >= entry.offered_at + OFFERED_SECONDS:
             entry.forget_lists()
-        aside = self._put_aside(entry, now)
+        aside = Refusal(Reason.EVICTING) if self.repair.evicting(entry.key) else self._put_aside(entry, now)
         if aside is not None:
             self.refuse(entry, aside, now)
             self._state(entry, now)
@@ -194,7 +204,8 @@ class Cycle:
         same = self._same(entry)
         known = failed.get(same)
         if known is not None and known == entry.refusal and self.backlog.has(entry.key, self.world.queue_of(entry.key)):
-            return  # a pod alone, without a plan, for which nothing is new
+            self._state(entry, now)
+            return  # it waits as before, without a plan, and for the same
         refusal = known or self.plans.make(entry, room, now)
         self.grown |= self.plans.take_freed()
         need = self.world.need(entry.key)
@@ -245,14 +256,22 @@ class Cycle:
         self._state(entry, now)
 
     def _same(self, entry: Entry) -> object | None:
-        """Lone pods with an equal value fare alike in one round, as room only shrinks while it lasts."""
-        if not entry.key.lone or entry.offered or self.plans.ledger.of_group(entry.key):
-            return None
-        pod = next(iter(self.world.members[entry.key].values()))
+        """Groups with an equal value fare alike in one round, as room and quota only shrink while it lasts.
+
+        They are those that wait as a whole, and whose pods are all alike.
+        """
         need = self.world.need(entry.key)
-        if isinstance(need, Refusal) or standing(pod) is not Standing.WAITING:
+        if isinstance(need, Refusal) or entry.offered or self.plans.ledger.of_group(entry.key):
             return None
-        return (pod.shape, need.topology_required, need.queue, entry.key.namespace)
+        pods = self.world.members[entry.key].values()
+        one = next(iter(pods))
+        for pod in pods:
+            if standing(pod) is not Standing.WAITING or (pod.shape, pod.task) != (one.shape, one.task):
+                return None
+        if need.missing(len(pods), {one.task: len(pods)}) != (0, {}):
+            return None  # what it lacks may still come
+        least = (len(pods), need.min_member, need.topology_required, need.topology_preferred)
+        return (one.shape, least, need.queue, entry.key.namespace, entry.key.lone)
 
     def _put_aside(self, entry: Entry, now: float) -> Refusal | None:
         """kube-scheduler told of a planned pod once that no node will do, and does not take it up again.
@@ -345,6 +364,13 @@ class Cycle:
         self.entries.pop(entry.key, None)
         self._waiting.pop(entry.key, None)
         self._timers.pop(entry.key, None)
+
+    def eviction_refused(self, effect: messages.Evict, now: float) -> None:
+        """The pod stays: its group, if it was to go as a whole, may be planned again."""
+        self.repair.refused(effect, now)
+        pod = self.world.pods.get(effect.uid)
+        if pod is not None and pod.group in self.entries:
+            self.dirty[pod.group] = None
 
     # --- what the handlers use too --------------------------------------------------------------
 

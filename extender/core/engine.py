@@ -12,7 +12,7 @@ the gate holds and from nominations, and judges every group anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from extender.core import changes, messages, plans
@@ -23,7 +23,7 @@ from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.membership import Need, Standing, satisfied, standing
 from extender.core.model import Group, Hold, Pod
 from extender.core.planning import Entry
-from extender.core.reasons import Reason, Refusal
+from extender.core.reasons import Overcommit, Reason, Refusal
 from extender.core.usage import Charge, Usage
 from extender.core.view import View
 from extender.core.world import World
@@ -70,6 +70,11 @@ class Engine:
             self._world_event(event, now)
         effects, self._cycle.effects = self._cycle.effects, []
         return effects
+
+    @property
+    def overcommits(self) -> Mapping[NodeName, Overcommit]:
+        """Nodes with pods of ours on which more is bound than they have, and what becomes of each."""
+        return self._cycle.repair.outlooks
 
     def self_check(self) -> int:
         """Reservations that no waiting pod, no expectation and no revocation accounts for: 0, or a fault."""
@@ -205,6 +210,8 @@ class Engine:
             self._cycle.suspects.add(event.node.name)
             self._cycle.cluster_changed()
             self._cycle.doubt_refusals(now)
+        if before is not None and self.active:
+            self._cycle.repair.node_changed(before, now)
 
     def _node_gone(self, event: messages.NodeGone, now: float) -> None:
         for reservation in self._plans.ledger.drop_node(event.name):
@@ -270,7 +277,7 @@ class Engine:
             self._judge_now(entry, pod, event.offered, now)
             node = self._cycle.planned(pod.uid)
         entry.woken.discard(pod.uid)
-        if node is not None and node not in event.offered and not _first_pass(entry, event):
+        if node is not None and node not in event.offered and not entry.first_pass(event.pod, event.offered):
             self._not_offered(entry, pod, event.offered, now)
         if self._cycle.planned(pod.uid) is None:
             entry.rejected.add(pod.uid)
@@ -409,6 +416,8 @@ class Engine:
                 self._cycle.opening.failed(now)
             case messages.Nominate(node=None):
                 self._clearing_done(effect, failed, now)
+            case messages.Evict() if failed:
+                self._cycle.eviction_refused(effect, now)
             case messages.Withdraw() if failed:
                 self._again[effect] = now + FAILED_RETRY_SECONDS
             case messages.StateQueue() if failed:
@@ -482,16 +491,3 @@ class Engine:
         messages.EffectDone: _effect_done,
         messages.Tick: _tick,
     }
-
-
-def _first_pass(entry: Entry, event: messages.FilterCalled) -> bool:
-    """True when the call may be for an older nomination of the pod alone, so that the full list follows.
-
-    The full list may be that one node too: then the same call comes twice.
-    """
-    uid = event.pod.uid
-    if uid in entry.passed or event.offered != (event.pod.nominated,):
-        entry.passed.discard(uid)
-        return False
-    entry.passed.add(uid)
-    return True

@@ -6,7 +6,7 @@ pod's condition, and a text that changes requeues the pod for ever (design 3.4).
 
 from __future__ import annotations
 
-from extender.core.reasons import Reason, Refusal
+from extender.core.reasons import Detail, Ground, Reason, Refusal
 
 #: as in `0/200 nodes are available: 200 waiting in its queue`
 TEXT: dict[Reason, str] = {
@@ -27,8 +27,14 @@ TEXT: dict[Reason, str] = {
     Reason.INVALID: "the pod group's request is invalid",
     Reason.SCHEDULER_REFUSED: "kube-scheduler's own checks refused the group's placement",
     Reason.HELD_ELSEWHERE: "planned on another node",
+    Reason.EVICTING: "the group is being evicted as a whole, to start anew",
     Reason.NOT_READY: "muster has not read the cluster yet",
     Reason.INACTIVE: "this muster replica is not active",
+}
+
+EVICTED: dict[Ground, str] = {
+    Ground.OVERCOMMIT: "another scheduler bound a pod to the same node at the same time, and both do not fit",
+    Ground.PARTIAL_RELEASE: "bound while other members of its group could not be",
 }
 
 
@@ -39,5 +45,14 @@ def is_ours(message: str) -> bool:
 
 def sentence(refusal: Refusal) -> str:
     """The reason in words with its numbers, for status and answers; never for a verb's text."""
-    numbers = ", ".join(f"{name} {value}" for name, value in refusal.detail)
-    return f"{TEXT[refusal.reason]} ({numbers})" if numbers else TEXT[refusal.reason]
+    return _with_numbers(TEXT[refusal.reason], refusal.detail)
+
+
+def why_evicted(ground: Ground, detail: Detail) -> str:
+    """Why a pod was evicted, in words with the numbers, for its Event and the log."""
+    return _with_numbers(EVICTED[ground], detail)
+
+
+def _with_numbers(text: str, detail: Detail) -> str:
+    numbers = ", ".join(f"{name} {value}" for name, value in detail)
+    return f"{text} ({numbers})" if numbers else text

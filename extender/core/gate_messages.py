@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NewType
 
 from extender.core.ids import GroupKey, NodeName, PodUid
-from extender.core.messages import ActivityChanged, Tick, WorldEvent
+from extender.core.messages import ActivityChanged, Evict, Tick, WorldEvent
 from extender.core.model import Group, Pod
 
 #: number of one bind call, given by the shell and never used again
@@ -203,15 +203,6 @@ class Bind:
     name: str
     node: NodeName
     annotations: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Evict:
-    """Evict a pod that a stuck release has bound."""
-
-    uid: PodUid
-    namespace: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True)

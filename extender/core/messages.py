@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
 from extender.core.model import Group, Hold, Node, Pod, Queue, QueueStatus, Topology
-from extender.core.reasons import Refusal
+from extender.core.reasons import Detail, Ground, Refusal
 from extender.core.resources import Amounts
 
 # --- events: what the watches show (shared with the permit gate) -----------------------------------
@@ -247,4 +247,15 @@ class StateQueue:
     before: Amounts
 
 
-Effect = Ungate | Nominate | Wake | SetOpenQueues | Withdraw | StateGroup | StateQueue
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Evict a pod as its disruption budgets allow, and tell why in an Event of it."""
+
+    uid: PodUid
+    namespace: str
+    name: str
+    ground: Ground
+    detail: Detail = ()
+
+
+Effect = Ungate | Nominate | Wake | SetOpenQueues | Withdraw | StateGroup | StateQueue | Evict

@@ -76,6 +76,17 @@ class Entry:
         if not self.offered:
             self.refused_by = ""
 
+    def first_pass(self, pod: Pod, offered: Sequence[NodeName]) -> bool:
+        """True when the call may be for an older nomination of the pod alone, so that the full list follows.
+
+        The full list may be that one node too: then the same call comes twice.
+        """
+        if pod.uid in self.passed or offered != (pod.nominated,):
+            self.passed.discard(pod.uid)
+            return False
+        self.passed.add(pod.uid)
+        return True
+
     def forget(self, uid: PodUid) -> None:
         """The member needs no leading any more."""
         for notes in (self.offered, self.led, self.nominated):

@@ -14,7 +14,7 @@ from extender.core import leading, messages, planning
 from extender.core.allowance import Allowance, over_capability
 from extender.core.claims import Claims
 from extender.core.feasibility import Facts
-from extender.core.ids import NodeName, PodUid
+from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Ledger, Reservation, Slot
 from extender.core.messages import Effect
 from extender.core.model import Hold, Pod
@@ -199,6 +199,12 @@ class Plans:
     def lingers(self, entry: Entry) -> bool:
         """True while a revoked plan of this group is still being undone."""
         return self.ledger.lingers(entry.key)
+
+    def under_way(self, key: GroupKey) -> bool:
+        """True while members of this group are planned, or are held at the gate: they may be bound at any moment."""
+        if self.ledger.of_group(key) or self.ledger.lingers(key):
+            return True
+        return any(hold.group == key for hold in self.holds.values())
 
     def claim(self, pod: Pod) -> bool:
         """Let a new member take the room kept for an expected one of its task and shape."""

@@ -1,4 +1,4 @@
-"""The closed set of reasons why a group waits, and the refusal value that carries one.
+"""The closed sets of reasons: why a group waits, why a pod is evicted, what becomes of an overcommitted node.
 
 Takes nothing, gives values; must not make sentences with numbers in them: kube-scheduler writes the
 text of a rejected pod into its PodScheduled condition, and a changing text requeues the pod for ever.
@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+#: pairs of a name and a number or word, in an order that reads well
+Detail = tuple[tuple[str, str | int], ...]
 
 
 class Kind(StrEnum):
@@ -38,6 +41,7 @@ class Reason(StrEnum):
     INVALID = "InvalidRequest"  # contradictory or malformed request
     SCHEDULER_REFUSED = "RefusedByScheduler"  # kube-scheduler's own checks refused the plan
     HELD_ELSEWHERE = "StartingUp"  # placed; its members are on their way
+    EVICTING = "BeingEvicted"  # all its members are being evicted: new ones start when the old ones have gone
     NOT_READY = "NotReady"  # Muster has not listed the cluster yet
     INACTIVE = "NotActive"  # this replica does not act
 
@@ -60,6 +64,7 @@ KIND_OF: dict[Reason, Kind] = {
     Reason.INVALID: Kind.NEVER,
     Reason.SCHEDULER_REFUSED: Kind.WAIT,
     Reason.HELD_ELSEWHERE: Kind.WAIT,
+    Reason.EVICTING: Kind.WAIT,
     Reason.NOT_READY: Kind.FAULT,
     Reason.INACTIVE: Kind.FAULT,
 }
@@ -78,7 +83,7 @@ class Refusal:
     """
 
     reason: Reason
-    detail: tuple[tuple[str, str | int], ...] = ()
+    detail: Detail = ()
 
     @property
     def reasons(self) -> frozenset[str]:
@@ -89,3 +94,20 @@ class Refusal:
     def kind(self) -> Kind:
         """What will end this wait."""
         return KIND_OF[self.reason]
+
+
+class Ground(StrEnum):
+    """Why we evict a bound pod. Used as the reason of its Event, and in logs."""
+
+    OVERCOMMIT = "Overcommitted"  # bound at the same time as another scheduler's pod, to a node without room for both
+    PARTIAL_RELEASE = "PartialRelease"  # others of its group could not be bound, and the minimum was not reached
+
+
+class Overcommit(StrEnum):
+    """What becomes of a node on which more is bound than it has."""
+
+    SETTLING = "Settling"  # the kubelet, or the other side, may still solve it
+    LEAVING = "Leaving"  # it fits once those that are leaving have gone
+    NOT_BY_BINDING = "NotByBinding"  # no concurrent binding of others explains it: nobody is evicted for it
+    KEPT = "NothingMayGo"  # no pods of ours that may be evicted make it fit
+    REFUSED = "EvictionRefused"  # an eviction was refused, by a disruption budget for one

@@ -21,9 +21,9 @@ from extender.core.gate_messages import Why
 from extender.core.holds import Gang, Hold, Question, State
 from extender.core.ids import GroupKey, PodUid
 from extender.core.membership import LIVE, Need, Standing, Tally, standing
-from extender.core.messages import GroupGone, GroupSeen
+from extender.core.messages import Evict, GroupGone, GroupSeen
 from extender.core.model import Group, Pod
-from extender.core.reasons import Reason, Refusal
+from extender.core.reasons import Ground, Reason, Refusal
 from extender.core.world import World
 
 #: members that are not created yet are expected so long after the newest one
@@ -287,7 +287,8 @@ class Rounds:
         for pod in bound:
             if pod.owner is not None:
                 gang.evicting[pod.uid] = pod.task
-                self._book.out.append(gm.Evict(pod.uid, pod.namespace, pod.name))
+                group = ("group", str(gang.key))
+                self._book.out.append(Evict(pod.uid, pod.namespace, pod.name, Ground.PARTIAL_RELEASE, (group,)))
             elif not gang.stated:
                 self._book.out.append(
                     gm.StateCondition(pod.uid, pod.namespace, pod.name, gm.PARTIAL_GROUP, gm.PARTIAL_TEXT)

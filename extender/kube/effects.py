@@ -9,10 +9,8 @@ import datetime
 from collections.abc import Callable
 
 from extender.core import messages
-from extender.kube import client, errors, feeds, resources, writes
+from extender.kube import client, errors, evicting, feeds, resources, writes
 from extender.wire import objects, status
-
-COMPONENT = "muster"
 
 
 class Effects:
@@ -39,6 +37,8 @@ class Effects:
                 await self._state_group(effect)
             case messages.StateQueue():
                 await self._state_queue(effect)
+            case messages.Evict():
+                await evicting.evict(self._api, effect)
             case _:
                 raise TypeError(f"no write for {type(effect).__name__}")
 
@@ -71,7 +71,7 @@ class Effects:
             "uid": effect.uid,
         }
         kind = "Normal" if effect.refusal is None else "Warning"
-        await writes.create_event(self._api, effect.key.namespace, involved, reason, text, kind, COMPONENT)
+        await writes.create_event(self._api, effect.key.namespace, involved, reason, text, kind)
 
     async def _serving(self, resource: resources.Resource) -> resources.Served | None:
         if resource not in self._served:

@@ -45,6 +45,12 @@ class Unreadable(KubeError):
     kind = "unreadable"
 
 
+class Budget(KubeError):
+    """A disruption budget refuses an eviction; nothing was done."""
+
+    kind = "budget"
+
+
 class NotServed(KubeError):
     """The API server serves no version that we know of a resource that must be there."""
 

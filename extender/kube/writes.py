@@ -8,7 +8,6 @@ exceptions.
 """
 
 import datetime
-import enum
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,6 +16,8 @@ from extender.kube import client, errors, resources
 from extender.wire import marks, small
 
 NOTE_LIMIT = 1024
+#: who our Events say they come from
+REPORTER = "muster"
 #: the API server itself tries for 10 s to evict a pending pod of another uid before it says Conflict
 EVICT_SECONDS = 15.0
 _PODS = resources.Served(resources.PODS, "v1")
@@ -85,16 +86,8 @@ async def _patch(
     return True
 
 
-class Eviction(enum.StrEnum):
-    """What came of an eviction; the pod's end itself is seen by the watch."""
-
-    ACCEPTED = "accepted"
-    BUDGET = "budget"  # a PodDisruptionBudget refused it
-    GONE = "gone"
-
-
-async def evict(api: client.Api, namespace: str, name: str, uid: str) -> Eviction:
-    """Evict the pod, respecting disruption budgets."""
+async def evict(api: client.Api, namespace: str, name: str, uid: str) -> bool:
+    """Evict the pod, unless a disruption budget refuses it (Budget); its end itself is seen by the watch."""
     path = _PODS.path(namespace, name)
     body = {
         "apiVersion": "policy/v1",
@@ -105,16 +98,16 @@ async def evict(api: client.Api, namespace: str, name: str, uid: str) -> Evictio
     try:
         await api.request("POST", f"{path}/eviction", body=body, timeout=EVICT_SECONDS)
     except errors.NotFound:
-        return Eviction.GONE
+        return False
     except errors.TooManyRequests as error:
-        if "DisruptionBudget" not in error.causes:
-            raise
-        return Eviction.BUDGET
+        if "DisruptionBudget" in error.causes:
+            raise errors.Budget(error.message) from error
+        raise
     except (errors.Conflict, errors.ServerError, errors.Unreachable):
         if await _is_live(api, path, uid):
             raise
-        return Eviction.GONE
-    return Eviction.ACCEPTED
+        return False
+    return True
 
 
 async def put_open_queues(api: client.Api, namespace: str, names: Iterable[str]) -> None:
@@ -154,7 +147,6 @@ async def create_event(
     reason: str,
     message: str,
     type_: str,
-    component: str,
 ) -> None:
     """Create an Event about `involved` (apiVersion, kind, namespace, name, uid), of type Normal or Warning.
 
@@ -166,8 +158,8 @@ async def create_event(
         "kind": "Event",
         "metadata": {"generateName": "muster-", "namespace": where},
         "eventTime": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "reportingController": component,
-        "reportingInstance": component,
+        "reportingController": REPORTER,
+        "reportingInstance": REPORTER,
         "action": reason,
         "reason": reason,
         "regarding": dict(involved),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
+from collections.abc import Mapping
 from typing import Protocol
 
 from extender.core.engine import Engine
@@ -20,6 +21,7 @@ PERIOD_SECONDS = 1.0
 NAMED_NODES = 5
 #: counting anew what queues use takes longer than a filter answer may wait, so it is done in every so manieth round
 USAGE_ROUNDS = 10
+SEEN = "Seen"
 
 
 class Metrics(Protocol):
@@ -37,12 +39,13 @@ class Metrics(Protocol):
     def usage_difference(self, number: int) -> None:
         """In how many queues usage and watches disagree."""
 
-    def overcommitted(self, number: int) -> None:
-        """On how many nodes with pods of ours more is used than there is."""
+    def overcommitted(self, by_outlook: Counter[str]) -> None:
+        """On how many nodes with pods of ours more is used than there is, by what becomes of them."""
 
 
 async def take(engine: Engine, metrics: Metrics) -> None:
     """Count for ever."""
+    told: Mapping[str, str] = {}
     for number in itertools.count():
         await asyncio.sleep(PERIOD_SECONDS)
         phases: Counter[str] = Counter()
@@ -56,7 +59,16 @@ async def take(engine: Engine, metrics: Metrics) -> None:
         metrics.ledger_difference(engine.self_check())
         if number % USAGE_ROUNDS == 0:
             metrics.usage_difference(engine.check_usage())
-        over = engine.world.overcommitted()
-        metrics.overcommitted(len(over))
+        over = _overcommits(engine)
+        metrics.overcommitted(Counter(over.values()))
         if over:
-            LOG.warning("more is bound to nodes than they have", nodes=over[:NAMED_NODES], number=len(over))
+            LOG.warning("more is bound to nodes than they have", nodes=list(over)[:NAMED_NODES], number=len(over))
+        for name in [name for name in over if told.get(name) != over[name]][:NAMED_NODES]:
+            LOG.info("what becomes of an overcommitted node", node=name, outlook=over[name])
+        told = over
+
+
+def _overcommits(engine: Engine) -> Mapping[str, str]:
+    """Each overcommitted node, and what becomes of it; a replica that does not act, or not yet, has only seen it."""
+    outlooks = engine.overcommits
+    return {name: outlooks.get(name, SEEN) for name in engine.world.overcommitted()}

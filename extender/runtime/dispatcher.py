@@ -82,7 +82,7 @@ class Dispatcher:
 def subject(effect: messages.Effect) -> str:
     """What an effect is about: effects of one subject are carried out in their order."""
     match effect:
-        case messages.Ungate() | messages.Nominate() | messages.Wake():
+        case messages.Ungate() | messages.Nominate() | messages.Wake() | messages.Evict():
             return effect.uid
         case messages.StateGroup():
             return str(effect.key)

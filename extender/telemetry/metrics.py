@@ -80,14 +80,20 @@ class ExtenderMetrics:
             "muster_extender_usage_difference",
             "Queues in which usage and watches disagree; above 0 is a fault of ours.",
         )
-        self._overcommitted = gauge.of(
-            "muster_extender_overcommitted_nodes", "Nodes with pods of ours on which more is used than there is."
+        self._overcommitted = labels.Census(
+            Gauge(
+                "muster_extender_overcommitted_nodes",
+                "Nodes with pods of ours on which more is used than there is, by what becomes of them.",
+                ("outlook",),
+                registry=self.registry,
+            ),
+            frozenset(reasons.Overcommit),
         )
         self._active = gauge.of("muster_extender_active", "1 while this replica acts.")
 
-    def overcommitted(self, number: int) -> None:
-        """On how many nodes with pods of ours more is used than there is."""
-        self._overcommitted.set(number)
+    def overcommitted(self, by_outlook: Mapping[str, int]) -> None:
+        """On how many nodes with pods of ours more is used than there is, by what becomes of them."""
+        self._overcommitted.count(by_outlook)
 
     def verb(self, verb: str, outcome: str, seconds: float) -> None:
         """A call of the scheduler is answered from the view."""

@@ -8,11 +8,11 @@ that filter rejected comes back only when it is woken (harsher than the truth, w
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from extender.core import messages, verbs
 from extender.core.engine import Engine
-from extender.core.ids import QUEUE_GATE, GroupKey, NodeName, PodUid, QueueName
+from extender.core.ids import QUEUE_GATE, GroupKey, NodeName, PodUid, QueueName, Source
 from extender.core.membership import Need, satisfied
 from extender.core.model import Group, Hold, Node, Pod, Queue
 from extender.core.view import Member
@@ -20,7 +20,18 @@ from extender.core.world import World
 from tests import builders
 from tests.core import engine_driver
 
+#: the watch of another scheduler, and its own binding, may take so long
+UNSEEN_SECONDS = 5.0
 NO_NODE = "0/5 nodes are available: insufficient resources"
+
+
+@dataclass(frozen=True)
+class Race:
+    """Another scheduler's pod on a node, those of ours that each alone would mend it by going, and the node then."""
+
+    rival: PodUid
+    alone: frozenset[PodUid]
+    node: Node | None
 
 
 class Cluster:
@@ -41,6 +52,14 @@ class Cluster:
         self.aside: dict[PodUid, None] = {}
         self.rejected: dict[PodUid, None] = {}
         self.bindings = 0
+        #: nodes overcommitted by a race of schedulers
+        self.raced: dict[NodeName, Race] = {}
+        #: nodes of whose past the engine does not know enough to tell a race from a loss
+        self.excused: set[NodeName] = set()
+        #: pods whose eviction is under way, and gangs that were to go as wholes
+        self.evicting: set[PodUid] = set()
+        self.going: dict[GroupKey, frozenset[PodUid]] = {}
+        self.replaced = 0
         #: nodes that kube-scheduler keeps a pod off for reasons that the engine does not model
         self.conflicts: dict[PodUid, frozenset[NodeName]] = {}
         #: filter calls are answered before the engine has come to judge them
@@ -54,6 +73,8 @@ class Cluster:
         self.engine = Engine(self._above)
         self.watch.clear()
         self.writes.clear()
+        self.evicting.clear()
+        self.going.clear()
         for node in list(self.truth.nodes.nodes):
             if node is not None:
                 self.tell(messages.NodeSeen(node))
@@ -71,10 +92,14 @@ class Cluster:
         """The engine hears of these now."""
         found = []
         for event in events:
+            if isinstance(event, messages.ActivityChanged):
+                self.excused.update(self.truth.overcommitted())
             before = self._used()
-            found += self.engine.handle(event, self.now)
+            effects = self.engine.handle(event, self.now)
             engine_driver.check(self.engine)
             self._check_capabilities(before, event)
+            self._check_evictions([effect for effect in effects if isinstance(effect, messages.Evict)])
+            found += effects
         if not self.engine.active:
             assert found == [], "an inactive engine acts"
         self.writes.extend(found)
@@ -97,9 +122,42 @@ class Cluster:
         for what, most in self._caps().items():
             assert after[what] <= max(most, before[what]), f"{what} exceeds its capability"
 
+    def _check_evictions(self, evictions: list[messages.Evict]) -> None:
+        """Only pods of ours that somebody replaces go, for a race only, and no group is left with some but too few."""
+        world = self.engine.world
+        for effect in evictions:
+            pod, node = world.pods[effect.uid], NodeName(str(dict(effect.detail)["node"]))
+            assert pod.ours, f"{pod.name} is not ours"
+            assert pod.bound, f"{pod.name} is evicted and not bound"
+            assert pod.owner is not None, f"{pod.name} has no controller"
+            assert pod.uid not in self.evicting, f"{pod.name} is evicted twice"
+            assert node in self.raced or node in self.excused, f"{pod.name} is evicted for {node}, where nobody raced"
+        self.evicting |= {effect.uid for effect in evictions}
+        for key in {world.pods[effect.uid].group for effect in evictions}:
+            bound = [pod for pod in world.members[key].values() if pod.bound]
+            going = [pod for pod in bound if pod.uid in self.evicting]
+            if len(going) == len(bound):
+                self.going[key] = frozenset(pod.uid for pod in going)
+            else:
+                self._check_spared(key, going)
+
+    def _check_spared(self, key: GroupKey, going: list[Pod]) -> None:
+        rest = World()
+        rest.groups.update(self.engine.world.groups)
+        for pod in self.engine.world.members[key].values():
+            if pod not in going:
+                rest.apply(messages.PodSeen(pod))
+        need = rest.need(key)
+        assert isinstance(need, Need), f"a member of {key} goes singly, and nobody knows how many it needs"
+        assert satisfied(need, rest.tallies[key]), f"{key} is left with some but too few"
+
     def tick(self, seconds: float = 0.0) -> None:
         """Time passes, then a cycle."""
         self.now += seconds
+        if not self.watch:
+            fit = self.truth.nodes.row_of.keys() - set(self.truth.overcommitted())
+            self.raced = {name: race for name, race in self.raced.items() if name not in fit}
+            self.excused -= fit
         self.tell(messages.Tick())
 
     def deliver(self, number: int = 10**6) -> None:
@@ -111,21 +169,32 @@ class Cluster:
         """So many effects are carried out; with `error` reported as failed, and if `lost` rightly so."""
         for _ in range(min(number, len(self.writes))):
             effect = self.writes.popleft()
-            if not lost:
+            failed = error
+            if isinstance(effect, messages.Evict) and (lost or not self.engine.active):
+                failed = error or "not active"
+                self.evicting.discard(effect.uid)
+            elif not lost:
                 self._write(effect)
-            self.tell(messages.EffectDone(effect, error))
+            self.tell(messages.EffectDone(effect, failed))
 
     def _write(self, effect: messages.Effect) -> None:
         match effect:
             case messages.Ungate(uid) | messages.Nominate(uid) | messages.Wake(uid):
                 if uid in self.truth.pods:
                     self._write_pod(effect, self.truth.pods[uid])
+            case messages.Evict(uid):
+                self._evict(uid)
             case messages.Withdraw(uids):
                 for uid in uids:
                     self.fail_hold(uid)
             case messages.SetOpenQueues(names):
                 self.open = names
                 self.watch.append(messages.OpenQueuesSeen(names))
+            case messages.StateQueue() | messages.StateGroup():
+                self._write_status(effect)
+
+    def _write_status(self, effect: messages.StateQueue | messages.StateGroup) -> None:
+        match effect:
             case messages.StateQueue(name, status):
                 queue = self.truth.queues.get(name)
                 if queue is not None:
@@ -147,6 +216,19 @@ class Cluster:
                 self.rejected.pop(uid, None)
                 self.aside.pop(uid, None)
                 self.active[uid] = None
+
+    def _evict(self, uid: PodUid) -> None:
+        """The pod is gone at once, and its controller makes another one."""
+        self.evicting.discard(uid)
+        pod = self.truth.pods.get(uid)
+        if pod is None:
+            return
+        self.delete(pod)
+        self.replaced += 1
+        new = PodUid(f"uid-r{self.replaced:03}")
+        group = GroupKey(Source.POD, pod.namespace, new) if pod.group.lone else pod.group
+        fresh = replace(pod, uid=new, name=f"r{self.replaced:03}", group=group, created=self.now)
+        self.show(replace(fresh, node=None, nominated=None, phase="Pending", bound_at=None, terminating=False))
 
     # --- the API server -------------------------------------------------------------------------
 
@@ -178,10 +260,11 @@ class Cluster:
                 self.watch.append(self._shown())
             self._retry_aside()
         if isinstance(thing, Node):
+            self.excused.add(thing.name)
             for uid in [uid for uid, node in self.holds.items() if node == thing.name]:
                 self.fail_hold(uid)
 
-    def fits(self, pod: Pod, name: NodeName, foreign: bool = False) -> bool:
+    def fits(self, pod: Pod, name: NodeName, foreign: bool = False, unseen: frozenset[PodUid] = frozenset()) -> bool:
         """Whether a scheduler's own checks let the pod onto the node; a foreign one sees only what is bound."""
         node = self.truth.node(name)
         if node is None or node.unschedulable or not node.ready:
@@ -189,7 +272,7 @@ class Cluster:
         if not foreign and name in self.conflicts.get(pod.uid, ()):
             return False
         free = dict(node.allocatable)
-        there = list(self.truth.on_node.get(name, {}).values())
+        there = [p for p in self.truth.on_node.get(name, {}).values() if p.uid not in unseen]
         if not foreign:
             there += [self.truth.pods[uid] for uid, at in self.holds.items() if at == name]
             there += [p for p in self.truth.pods.values() if self._reserves(p, pod, name)]
@@ -201,6 +284,28 @@ class Cluster:
     def _reserves(self, other: Pod, pod: Pod, name: NodeName) -> bool:
         counts = other.waiting and other.uid != pod.uid and other.uid not in self.holds
         return counts and other.nominated == name and other.priority >= pod.priority
+
+    def race(self, pod: Pod, name: NodeName) -> None:
+        """Another scheduler binds a pod, and has not seen what we bound there just before."""
+        ours = {pod.uid: pod for pod in self.unseen(name)}
+        if not self.fits(pod, name, foreign=True, unseen=frozenset(ours)):
+            return
+        self.show(builders.bound(pod, name, self.now))
+        if name in self.truth.overcommitted():
+            alone = [p for p in ours.values() if p.group.lone and p.owner is not None and self._mends(p, name)]
+            self.raced[name] = Race(pod.uid, frozenset(p.uid for p in alone), self.truth.node(name))
+
+    def unseen(self, name: NodeName) -> list[Pod]:
+        """Pods of ours that were bound so lately that another scheduler may not know of them."""
+        since = self.now - UNSEEN_SECONDS
+        there = self.truth.on_node.get(name, {}).values()
+        return [pod for pod in there if pod.ours and pod.bound_at is not None and pod.bound_at >= since]
+
+    def _mends(self, pod: Pod, name: NodeName) -> bool:
+        row = self.truth.nodes.row_of[name]
+        used = self.truth.nodes.used[row].copy()
+        used[: len(self.truth.request_row(pod))] -= self.truth.request_row(pod)
+        return bool((used <= self.truth.nodes.allocatable[row]).all())
 
     # --- kube-scheduler -------------------------------------------------------------------------
 
@@ -314,6 +419,9 @@ class Cluster:
             pods = [pod for pod in pods if pod.uid not in vetoes]
             if not self._complete(key, need, pods):
                 return
+        if pods:
+            left = {uid for uid in self.going.get(key, ()) if uid in self.evicting and uid in self.truth.pods}
+            assert not left, f"{key} gets a member while it is being evicted"
         for pod in pods:
             node = self.holds[pod.uid]
             if self.fits(self.truth.pods[pod.uid], node, foreign=True):

@@ -345,6 +345,34 @@ def test_ownership_is_judged_for_what_is_asked_for() -> None:
     assert engine.node(c_next) == "nh"
 
 
+def test_of_many_equal_gangs_as_many_start_as_have_room_in_order_and_all_say_why_they_wait() -> None:
+    gangs = [gang(f"g{n}", 2, "a", created=float(n)) for n in range(5)]
+    groups = [make_group(f"g{n}", 2, queue="a") for n in range(5)]
+    engine = Driver(gpu_node("n0", 1), make_queue("a"), *groups, *(pod for pods in gangs for pod in pods))
+    engine.ticks(3.0)
+    stated = [effect.key.name for effect in engine.effects if isinstance(effect, messages.StateGroup)]
+    assert stated == [f"g{n}" for n in range(5)]
+    engine.see(gpu_node("n1", 4))
+    engine.tick()
+    assert [None in engine.nodes(pods) for pods in gangs] == [False, False, True, True, True]
+    engine.see(gpu_node("n2", 1), make_queue("a", capability=((GPU, 5),)))
+    engine.tick()
+    assert [engine.reason(pods[0]) for pods in gangs] == [None, None, *[Reason.QUOTA] * 3]
+    engine.see(make_queue("a", capability=((GPU, 6),)))
+    engine.tick()
+    assert [None in engine.nodes(pods) for pods in gangs] == [False, False, False, True, True]
+
+
+def test_gangs_that_differ_in_their_minimum_are_not_taken_for_equal() -> None:
+    strict, lenient = gang("strict", 2, "a", created=1.0), gang("lenient", 2, "a", created=2.0)
+    engine = Driver(
+        gpu_node("n0", 1), make_queue("a"), make_group("strict", 2), make_group("lenient", 1), *strict, *lenient
+    )
+    engine.tick()
+    assert engine.nodes(strict) == [None, None]
+    assert sorted(map(str, engine.nodes(lenient))) == ["None", "n0"]
+
+
 # --- what waits holds back ---------------------------------------------------------------------------
 
 

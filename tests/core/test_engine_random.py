@@ -21,8 +21,8 @@ from extender.core.feasibility import Feasibility
 from extender.core.ids import QUEUE_GATE, NodeName
 from extender.core.ledger import Ledger
 from extender.core.membership import Standing, standing
-from extender.core.model import Pod
-from extender.core.reasons import Reason, Refusal
+from extender.core.model import Owner, Pod
+from extender.core.reasons import Overcommit, Reason, Refusal
 from extender.core.snapshot import Room, Snapshot
 from tests import builders
 from tests.core import engine_driver
@@ -31,6 +31,7 @@ from tests.core.cluster_model import Cluster
 GROUPS = ("a", "b", "c")
 #: the queue that members of each group name
 QUEUES = {"a": "left", "b": "right", "c": None}
+JOB = Owner("Job", "job", "uid-of-job")
 NODES = ("n0", "n1", "n2", "n3")
 FOR_ROOM = (*(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED, Reason.QUOTA, Reason.RESERVED),)
 
@@ -67,25 +68,27 @@ class Machine(RuleBasedStateMachine):
         gpus=st.sampled_from((1, 1, 2)),
         task=st.sampled_from(("", "", "ps")),
         priority=st.sampled_from((0, 0, 5)),
-        foreign=st.sampled_from(("", "", "", "", "", "", "default", "blocked")),
+        kind=st.sampled_from(("", "", "", "", "alone", "default", "blocked")),
     )
-    def members(self, name: str, count: int, gated: bool, gpus: int, task: str, priority: int, foreign: str) -> None:
+    def members(self, name: str, count: int, gated: bool, gpus: int, task: str, priority: int, kind: str) -> None:
         for _ in range(count):
-            self._pod(name, gated, gpus, task, priority, foreign, QUEUES[name])
+            self._pod(name, gated, gpus, task, priority, kind, QUEUES[name])
 
     @rule(
         count=st.integers(1, 6),
         gated=st.booleans(),
         gpus=st.integers(1, 2),
+        kind=st.sampled_from(("", "alone")),
         queue=st.sampled_from((None, "right", "right", "left")),
     )
-    def lone(self, count: int, gated: bool, gpus: int, queue: str | None) -> None:
+    def lone(self, count: int, gated: bool, gpus: int, kind: str, queue: str | None) -> None:
         for _ in range(count):
-            self._pod(None, gated, gpus, "", 0, "", queue)
+            self._pod(None, gated, gpus, "", 0, kind, queue)
 
     def _pod(
-        self, group: str | None, gated: bool, gpus: int, task: str, priority: int, foreign: str, queue: str | None
+        self, group: str | None, gated: bool, gpus: int, task: str, priority: int, kind: str, queue: str | None
     ) -> None:
+        """`kind`: without a controller, of another scheduler, or kept by somebody else's gate."""
         self.number += 1
         gates = (QUEUE_GATE,) if gated else ()
         pod = builders.make_pod(
@@ -95,9 +98,10 @@ class Machine(RuleBasedStateMachine):
             task=task,
             priority=priority,
             created=self.cluster.now,
-            gates=(*gates, "example.com/other") if foreign == "blocked" else gates,
-            scheduler="default" if foreign == "default" else "muster",
             queue=queue,
+            gates=(*gates, "example.com/other") if kind == "blocked" else gates,
+            scheduler="default" if kind == "default" else "muster",
+            owner=None if kind == "alone" else JOB,
         )
         self.cluster.show(pod)
 
@@ -205,7 +209,30 @@ class Machine(RuleBasedStateMachine):
             pod = builders.make_pod(f"f{self.number}", {builders.GPU: 1}, scheduler="default")
         nodes = [n for n in self.cluster.truth.nodes.row_of if self.cluster.fits(pod, n, foreign=True)]
         if nodes:
-            self.cluster.show(builders.bound(pod, data.draw(st.sampled_from(nodes))))
+            self.cluster.show(builders.bound(pod, data.draw(st.sampled_from(nodes)), self.cluster.now))
+
+    @rule(
+        data=st.data(),
+        name=st.sampled_from((None, None, *GROUPS)),
+        least=st.integers(1, 3),
+        count=st.integers(1, 4),
+        kind=st.sampled_from(("", "", "", "alone")),
+        gpus=st.integers(1, 3),
+    )
+    def foreign_scheduler_races(
+        self, data: st.DataObject, name: str | None, least: int, count: int, kind: str, gpus: int
+    ) -> None:
+        """Pods of ours are bound, and another scheduler binds beside them what it believes to fit."""
+        if name is not None:
+            self.group_object(name, least, 0, None)
+        for _ in range(count):
+            self._pod(name, False, 1, "", data.draw(st.integers(0, 1)), kind, QUEUES[name] if name else None)
+        self.cluster.settle()
+        nodes = [node for node in self.cluster.truth.nodes.row_of if self.cluster.unseen(node)]
+        if nodes:
+            self.number += 1
+            pod = builders.make_pod(f"f{self.number}", {builders.GPU: gpus}, scheduler="default")
+            self.cluster.race(pod, data.draw(st.sampled_from(nodes)))
 
     # --- nodes ----------------------------------------------------------------------------------
 
@@ -340,6 +367,25 @@ def at_rest(cluster: Cluster) -> None:
     assert cluster.open == wanted_open(cluster, {queue for queue in backlog if backlog[queue] or strays[queue] >= 16})
     statements(cluster)
     queue_statements(cluster)
+    overcommits(cluster)
+
+
+def overcommits(cluster: Cluster) -> None:
+    """Invariant 2: a node with more on it than it has is mended, or it is said why not, and rightly so."""
+    engine = cluster.engine
+    assert engine.overcommits.keys() == set(engine.world.overcommitted())
+    for name, outlook in engine.overcommits.items():
+        there = engine.world.on_node[name]
+        node = engine.world.node(name)
+        assert node is not None
+        if outlook is Overcommit.LEAVING:
+            assert any(pod.terminating for pod in there.values()), f"nobody leaves {name}"
+        elif outlook is Overcommit.SETTLING:
+            assert not node.ready, f"{name} is waited for without end"
+        elif outlook is not Overcommit.REFUSED and name not in cluster.excused:
+            race = cluster.raced.get(name)
+            if race is not None and race.rival in there and race.node == node:
+                assert not race.alone & there.keys(), f"{name} could be mended: {outlook}"
 
 
 def queue_statements(cluster: Cluster) -> None:

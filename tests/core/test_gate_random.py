@@ -105,7 +105,7 @@ class Cluster(RuleBasedStateMachine):
         """The slow count: shown as started, or a Binding on its way, less what is being evicted."""
         world = self.driver.world
         going = {effect.uid for effect in self.asked if isinstance(effect, gm.Bind)}
-        leaving = {effect.uid for effect in self.asked if isinstance(effect, gm.Evict)}
+        leaving = {effect.uid for effect in self.asked if isinstance(effect, messages.Evict)}
         for key in {world.pods[effect.uid].group for effect in bound}:
             group = world.groups[key]
             members = world.members[key].values()
@@ -267,7 +267,7 @@ class Cluster(RuleBasedStateMachine):
                 self.send(gm.ReleaseAnswered(effect.key, effect.ask, None if how == "lost" else said))
             case gm.Bind():
                 self.send(self.bind(effect, how))
-            case gm.Evict():
+            case messages.Evict():
                 if how == "good" and effect.uid in self.pods:
                     self.remove(self.pods[effect.uid])
                 self.send(gm.EvictDone(effect.uid, "" if how == "good" else "refused"))

@@ -8,6 +8,7 @@ from extender.core import gate_messages as gm
 from extender.core import messages
 from extender.core.gate_messages import Why
 from extender.core.model import Owner, Pod
+from extender.core.reasons import Ground
 from tests.builders import bound, gpu_node, group_key, make_group, make_pod, make_pods
 from tests.core.gate_driver import START, Driver, answers, binds
 
@@ -29,8 +30,9 @@ def half_bound(owner: Owner | None = JOB) -> tuple[Driver, list[Pod]]:
     return driver, pods
 
 
-def evict(pod: Pod) -> gm.Evict:
-    return gm.Evict(pod.uid, pod.namespace, pod.name)
+def evict(pod: Pod) -> messages.Evict:
+    group = ("group", "muster/team/train")
+    return messages.Evict(pod.uid, pod.namespace, pod.name, Ground.PARTIAL_RELEASE, (group,))
 
 
 def test_a_stuck_release_is_rolled_back_after_thirty_seconds():

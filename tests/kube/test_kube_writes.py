@@ -93,24 +93,23 @@ async def test_a_refusal_of_a_live_pod_is_an_error(
         await writes.ungate(api, "ns", "p", "u")
 
 
-EVICTIONS: dict[str, tuple[Any, Any, str]] = {
-    "201 is accepted": (ok({}, 201), None, "accepted"),
-    "404 is gone": (fail(404), None, "gone"),
-    "a budget refuses": (fail(429, causes=[{"reason": "DisruptionBudget"}]), None, "budget"),
-    "409, another uid: gone": (fail(409), ok(pod("p", uid="v")), "gone"),
-    "answer lost, and the pod is not there: gone": (kube_stub.reset, fail(404), "gone"),
-    "500, and the pod is not there: gone": (fail(500), fail(404), "gone"),
+EVICTIONS: dict[str, tuple[Any, Any, bool]] = {
+    "201 is accepted": (ok({}, 201), None, True),
+    "404 is gone": (fail(404), None, False),
+    "409, another uid: gone": (fail(409), ok(pod("p", uid="v")), False),
+    "answer lost, and the pod is not there: gone": (kube_stub.reset, fail(404), False),
+    "500, and the pod is not there: gone": (fail(500), fail(404), False),
 }
 
 
 @pytest.mark.parametrize(("post", "get", "want"), EVICTIONS.values(), ids=EVICTIONS.keys())
 async def test_an_eviction_is_for_one_uid(
-    api: client.Api, stub: kube_stub.Stub, post: Any, get: Any, want: str
+    api: client.Api, stub: kube_stub.Stub, post: Any, get: Any, want: bool
 ) -> None:
     stub.on("POST", f"{POD}/eviction", post)
     if get is not None:
         stub.on("GET", POD, get)
-    assert await writes.evict(api, "ns", "p", "u") == want
+    assert await writes.evict(api, "ns", "p", "u") is want
     assert stub.asked[0].body["deleteOptions"] == {"preconditions": {"uid": "u"}}
 
 
@@ -121,6 +120,12 @@ async def test_an_eviction_that_failed_on_a_live_pod_is_an_error(
     stub.on("POST", f"{POD}/eviction", answer)
     stub.on("GET", POD, ok(pod("p", uid="u")))
     with pytest.raises(errors.KubeError):
+        await writes.evict(api, "ns", "p", "u")
+
+
+async def test_a_budget_refuses_an_eviction(api: client.Api, stub: kube_stub.Stub) -> None:
+    stub.on("POST", f"{POD}/eviction", fail(429, causes=[{"reason": "DisruptionBudget"}]))
+    with pytest.raises(errors.Budget):
         await writes.evict(api, "ns", "p", "u")
 
 
@@ -196,11 +201,11 @@ async def test_a_refused_status_without_a_uid_is_an_error(api: client.Api, stub:
 async def test_an_event_is_complete_and_bounded(api: client.Api, stub: kube_stub.Stub) -> None:
     stub.on("POST", "/apis/events.k8s.io/v1/namespaces/default/events", ok({}, 201))
     involved = {"apiVersion": "muster.dev/v1alpha1", "kind": "Queue", "name": "q", "uid": "u"}
-    await writes.create_event(api, "", involved, "Closed", "ü" * 2000, "Normal", "muster-extender")
+    await writes.create_event(api, "", involved, "Closed", "ü" * 2000, "Normal")
     body = stub.asked[0].body
     assert body["regarding"] == involved
     assert len(body["note"].encode()) == 1024
-    assert body["reportingController"] == body["reportingInstance"] == "muster-extender"
+    assert body["reportingController"] == body["reportingInstance"] == "muster"
     assert datetime.datetime.strptime(body["eventTime"], "%Y-%m-%dT%H:%M:%S.%f%z").tzinfo is not None
 
 

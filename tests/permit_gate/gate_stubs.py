@@ -28,6 +28,7 @@ class ApiServer:
         self.objects: dict[str, dict[str, dict[str, Any]]] = {path: {} for path in PATHS}
         self.bindings: list[dict[str, Any]] = []
         self.evictions: list[str] = []
+        self.events: list[dict[str, Any]] = []
         self.conditions: list[tuple[str, dict[str, Any]]] = []
         #: name -> statuses with which its next bindings are answered before one succeeds
         self.refusals: dict[str, list[int]] = defaultdict(list)
@@ -78,6 +79,7 @@ class ApiServer:
         app.router.add_patch("/api/v1/namespaces/{ns}/pods/{name}/status", self._patch_status)
         app.router.add_post("/api/v1/namespaces/{ns}/pods/{name}/binding", self._bind)
         app.router.add_post("/api/v1/namespaces/{ns}/pods/{name}/eviction", self._evict)
+        app.router.add_post("/apis/events.k8s.io/v1/namespaces/{ns}/events", self._hear)
         app.router.add_get("/apis/muster.dev/v1alpha1/namespaces/{ns}/podgroups/{name}", self._read_group)
         app.router.add_get("/apis/coordination.k8s.io/v1/namespaces/muster-system/leases/{name}", self._read_lease)
         return app
@@ -134,6 +136,10 @@ class ApiServer:
         self.evictions.append(request.match_info["name"])
         self.delete("/api/v1/pods", request.match_info["name"])
         return web.json_response({"kind": "Status", "status": "Success"}, status=201)
+
+    async def _hear(self, request: web.Request) -> web.Response:
+        self.events.append(await request.json())
+        return web.json_response({}, status=201)
 
     async def _patch_status(self, request: web.Request) -> web.Response:
         body = await request.json()

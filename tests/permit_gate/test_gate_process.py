@@ -283,6 +283,7 @@ async def test_a_partial_release_with_a_controller_is_evicted(gate, monkeypatch)
     gate.api.refusals["pod-1"] = [422]
     await asyncio.gather(gate.bind("pod-0"), gate.bind("pod-1"))
     await until(lambda: gate.api.evictions == ["pod-0"])
+    await until(lambda: [event["reason"] for event in gate.api.events] == ["PartialRelease"])
 
 
 BAD_CALLS = {

@@ -170,6 +170,17 @@ def test_words_that_are_not_of_the_set_share_one_label(extender, gate):
     assert len([name for name in told if name.startswith("muster_extender_groups")]) == labels.WORDS_KEPT + 1
 
 
+def test_overcommitted_nodes_are_told_by_what_becomes_of_them(extender):
+    for counts in ({"Seen": 1}, {"Settling": 1, "NothingMayGo": 2}):
+        extender.overcommitted(counts)
+    told = {name: value for name, value in series(extender).items() if name.startswith("muster_extender_overcommitted")}
+    assert {name: value for name, value in told.items() if value} == {
+        'muster_extender_overcommitted_nodes{outlook="Settling"}': 1,
+        'muster_extender_overcommitted_nodes{outlook="NothingMayGo"}': 2,
+    }
+    assert 'muster_extender_overcommitted_nodes{outlook="NotByBinding"}' in told
+
+
 def test_a_census_beyond_its_words_still_counts_everyone(extender):
     extender.groups({f"phase-{number}": 2 for number in range(100)}, {})
     told = series(extender)
@@ -181,4 +192,4 @@ def test_no_metric_has_a_label_for_single_objects(made):
     names = set()
     for collector in made().registry._collector_to_names:
         names |= set(getattr(collector, "_labelnames", ()))
-    assert names <= {"verb", "outcome", "resource", "code", "reason", "phase"}
+    assert names <= {"verb", "outcome", "resource", "code", "reason", "phase", "outlook"}
