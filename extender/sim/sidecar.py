@@ -203,7 +203,7 @@ class Sidecar:
             else:
                 self.writes.engine(effect)
         except Refused as refused:
-            if refused.code in (409, 429) and tries + 1 < dispatcher.TRIES:
+            if refused.code == 409 and tries + 1 < dispatcher.TRIES:
                 self._try_again(lane, effect, tries + 1)
                 return
             error = str(refused)
@@ -243,8 +243,8 @@ class Sidecar:
                 self._hear_gate(gm.GroupRead(effect.key, effect.ask, read))
             case gm.AskRelease():
                 self._hear_gate(gm.ReleaseAnswered(effect.key, effect.ask, self._release(effect)))
-            case gm.Evict():
-                self._hear_gate(self.writes.evict(effect))
+            case messages.Evict():
+                self._evict(effect)
             case gm.StateCondition():
                 self.writes.state_condition(effect)
 
@@ -268,6 +268,14 @@ class Sidecar:
                     self._die()
                     return
         self._hear_gate(done)
+
+    def _evict(self, effect: messages.Evict) -> None:
+        error = ""
+        try:
+            self.writes.evict(effect)
+        except Refused as refused:
+            error = str(refused)
+        self._hear_gate(gm.EvictDone(effect.uid, error))
 
     def _release(self, effect: gm.AskRelease) -> dict[PodUid, dict[str, str] | None]:
         self._hear(messages.Tick())

@@ -41,6 +41,8 @@ class Writes:
             case messages.StateQueue():
                 body = {"status": objects.encode_queue_status(effect.status, effect.before)}
                 self._patch("Queue", effect.name, body, "status")
+            case messages.Evict():
+                self.evict(effect)
             case _:
                 raise TypeError(f"no write for {type(effect).__name__}")
 
@@ -76,6 +78,18 @@ class Writes:
             self._patch("PodGroup", name, {"metadata": {"annotations": patches.annotations}}, "", effect.uid)
         self._note("create", "Event", name, regarding=("PodGroup", name))
 
+    def evict(self, effect: messages.Evict) -> None:
+        """Evict a pod, and tell why; one that is gone already is a success, and nothing is told."""
+        self._note("create", "Pod", effect.name, "eviction", effect.uid)
+        try:
+            self._conflict("Pod", effect.name, "eviction")
+            self._cluster.evict(effect.name, effect.uid)
+        except Refused as error:
+            if error.code != 404:
+                raise
+        else:
+            self._note("create", "Event", effect.name, regarding=("Pod", effect.name))
+
     # --- the gate -------------------------------------------------------------------------------
 
     def bind(self, effect: gm.Bind) -> gm.BindDone | None:
@@ -99,16 +113,6 @@ class Writes:
         if pod["spec"].get("schedulingGates"):
             return gm.BindDone(effect.uid, f"muster: refused: {error}")
         return None
-
-    def evict(self, effect: gm.Evict) -> gm.EvictDone:
-        """Evict a pod; one that is gone already is a success."""
-        self._note("create", "Pod", effect.name, "eviction", effect.uid)
-        try:
-            self._conflict("Pod", effect.name, "eviction")
-            self._cluster.evict(effect.name, effect.uid)
-        except Refused as error:
-            return gm.EvictDone(effect.uid, "" if error.code == 404 else str(error))
-        return gm.EvictDone(effect.uid)
 
     def state_condition(self, effect: gm.StateCondition) -> None:
         """Write a named condition on a pod."""

@@ -17,6 +17,7 @@ OF_OUR_OWN = {
     "NotReady",
     "NotActive",
     "NamespaceNotAllowed",
+    "BeingEvicted",
 }
 
 
