@@ -5,6 +5,7 @@ Takes effects and the cluster, does the writes; a refusal is an exception of the
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from extender.core import gate_messages as gm
@@ -115,7 +116,7 @@ class Writes:
         return None
 
     def state_condition(self, effect: gm.StateCondition) -> None:
-        """Write a named condition on a pod."""
+        """Write a named condition on a pod; a refusal is left at that, as in the real shell."""
         condition = {
             "type": f"muster.dev/{effect.reason}",
             "status": "True",
@@ -123,7 +124,8 @@ class Writes:
             "message": effect.text,
             "lastTransitionTime": stamp(self._cluster.agenda.now),
         }
-        self._pod(effect.name, effect.uid, {"status": {"conditions": [condition]}}, "status")
+        with contextlib.suppress(Refused):
+            self._pod(effect.name, effect.uid, {"status": {"conditions": [condition]}}, "status")
 
     def _conflict(self, kind: str, name: str, subresource: str) -> None:
         for key in {(kind, name, subresource), (kind, name, "")}:
