@@ -226,7 +226,7 @@ def _blame(queue: Queue, parent: QueueName | None, loops: bool, above: Position 
     if queue.problems:
         return Blame(Fault.SPEC, queue.name, queue.problems[0])
     if loops:
-        return Blame(Fault.CYCLE, queue.name, f"the queues above {queue.name} lead back to it")
+        return Blame(Fault.CYCLE, queue.name, f"its parent {parent} leads back to {queue.name}")
     if parent is not None and above is None:
         return Blame(Fault.NO_PARENT, queue.name, f"there is no queue {parent}")
     if above is not None and above.blame is not None:

@@ -81,7 +81,7 @@ def test_states(queues: list[Queue], runs: int, state: str) -> None:
         pytest.param([make_queue("a")], (True, "Valid", ""), None, id="sound"),
         pytest.param(
             [make_queue("a", parent="a")],
-            (False, "ParentCycle", "a: the queues above a lead back to it"),
+            (False, "ParentCycle", "a: its parent a leads back to a"),
             None,
             id="ring",
         ),
