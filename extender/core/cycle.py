@@ -355,7 +355,8 @@ class Cycle:
                 pod = self.world.pods.get(PodUid(slot))
                 if pod is not None and standing(pod) is Standing.WAITING and not pod.queue_gated:
                     strays[pod.queue or queue] -= 1
-        return Waiting(queue, not refusal.reasons.isdisjoint(_FOR_ROOM), tuple(strays.items()), self._asked(entry))
+        for_room = not refusal.reasons.isdisjoint(_FOR_ROOM)
+        return Waiting(queue, for_room, tuple(strays.items()), self._asked(entry))
 
     def _forget_group(self, entry: Entry) -> None:
         self.give_up(entry)

@@ -6,7 +6,7 @@ know what is used. Anything may be wrong with a tree: each fault is one queue's,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,6 +17,8 @@ from extender.core.reasons import Reason, Refusal
 #: Volcano's queues name it as their parent whether or not there is an object of this name
 _VOLCANO_ROOT = QueueName("root")
 
+#: so many queues of a ring are named
+_SHOWN = 8
 #: amounts of resources by name
 Sums = dict[str, int]
 
@@ -73,17 +75,17 @@ class Tree:
     def __init__(self, queues: Mapping[QueueName, Queue]) -> None:
         stated = {DEFAULT_QUEUE: Queue(DEFAULT_QUEUE), **queues}
         parents = {name: _parent(queue, stated) for name, queue in stated.items()}
-        looping = _looping(parents)
+        rings = _rings(parents)
         below: dict[QueueName, list[QueueName]] = {}
         for name, parent in sorted(parents.items()):
-            if parent is not None and name not in looping:
+            if parent is not None and name not in rings:
                 below.setdefault(parent, []).append(name)
         self._at: dict[QueueName, Position] = {}
         for name in stated:
-            for queue in reversed(self._unplaced(name, parents, looping)):
-                parent = None if queue in looping else parents[queue]
+            for queue in reversed(self._unplaced(name, parents, rings)):
+                parent = None if queue in rings else parents[queue]
                 above = self._at.get(parent) if parent is not None else None
-                blame = _blame(stated[queue], parents[queue], queue in looping, above)
+                blame = _blame(stated[queue], parents[queue], rings.get(queue, ()), above)
                 self._at[queue] = _position(stated[queue], tuple(below.get(queue, ())), above, blame)
         #: names so ordered that each queue comes after the one above it
         self.downwards = tuple(sorted(self._at, key=lambda name: (len(self._at[name].path), name)))
@@ -119,14 +121,14 @@ class Tree:
         return None
 
     def _unplaced(
-        self, name: QueueName, parents: Mapping[QueueName, QueueName | None], looping: frozenset[QueueName]
+        self, name: QueueName, parents: Mapping[QueueName, QueueName | None], rings: Container[QueueName]
     ) -> list[QueueName]:
         """The queue and those above it that have no position yet, from below."""
         found: list[QueueName] = []
         at: QueueName | None = name
         while at is not None and at in parents and at not in self._at:
             found.append(at)
-            at = None if at in looping else parents[at]
+            at = None if at in rings else parents[at]
         return found
 
 
@@ -143,8 +145,12 @@ class Grants:
 
 
 def grants(tree: Tree, totals: Mapping[str, int]) -> Grants:
-    """The guarantees of the tree on a cluster of these amounts. Queues with a fault are promised nothing."""
-    wanted = _wanted(tree)
+    """The guarantees of the tree on a cluster of these amounts.
+
+    Queues with a fault are promised nothing, and one that asks for more than there is in all keeps nothing of that
+    resource: what cannot be kept must not stop everybody else.
+    """
+    wanted = _wanted(tree, totals)
     kept: dict[QueueName, Sums] = {name: {} for name in wanted}
     left: dict[QueueName | None, Sums] = {None: dict(totals)}
     for name in sorted(wanted, key=lambda name: _turn(tree, name)):
@@ -154,7 +160,7 @@ def grants(tree: Tree, totals: Mapping[str, int]) -> Grants:
             kept[name][resource] = given = min(amount, source.get(resource, 0))
             source[resource] = source.get(resource, 0) - given
         left[name] = dict(kept[name])
-    short = {name: found for name in kept if (found := _shortfall(tree, name, wanted, kept)) is not None}
+    short = {name: found for name in kept if (found := _shortfall(tree, name, totals, wanted, kept)) is not None}
     return Grants({name: amounts for name, amounts in kept.items() if any(amounts.values())}, short)
 
 
@@ -164,7 +170,7 @@ def _turn(tree: Tree, name: QueueName) -> tuple[int, int, str]:
     return (len(found.path), -found.queue.priority, name)
 
 
-def _wanted(tree: Tree) -> dict[QueueName, Sums]:
+def _wanted(tree: Tree, totals: Mapping[str, int]) -> dict[QueueName, Sums]:
     """What each queue should keep if there were no bounds but its own cap, those below before it."""
     wanted: dict[QueueName, Sums] = {}
     for name in reversed(tree.downwards):
@@ -176,7 +182,7 @@ def _wanted(tree: Tree) -> dict[QueueName, Sums]:
         for child in found.children:
             for resource, amount in wanted.get(child, {}).items():
                 sums[resource] = sums.get(resource, 0) + amount
-        sums.update(found.queue.guarantee)
+        sums.update((what, amount) for what, amount in found.queue.guarantee if amount <= totals.get(what, 0))
         wanted[name] = {
             resource: min(amount, found.capability.get(resource, amount)) for resource, amount in sums.items()
         }
@@ -184,14 +190,20 @@ def _wanted(tree: Tree) -> dict[QueueName, Sums]:
 
 
 def _shortfall(
-    tree: Tree, name: QueueName, wanted: Mapping[QueueName, Sums], kept: Mapping[QueueName, Sums]
+    tree: Tree,
+    name: QueueName,
+    totals: Mapping[str, int],
+    wanted: Mapping[QueueName, Sums],
+    kept: Mapping[QueueName, Sums],
 ) -> tuple[Shortfall, str, int, int] | None:
     found = tree.at(name)
     assert found is not None
     for resource, amount in found.queue.guarantee:
-        given = kept[name][resource]
+        given = kept[name].get(resource, 0)
         if given == amount:
             continue
+        if amount > totals.get(resource, 0):
+            return Shortfall.CLUSTER, resource, amount, given
         if wanted[name][resource] < amount and given == wanted[name][resource]:
             return Shortfall.CAPABILITY, resource, amount, given
         above = found.path[1] if len(found.path) > 1 else None
@@ -205,10 +217,10 @@ def _parent(queue: Queue, stated: Mapping[QueueName, Queue]) -> QueueName | None
     return None if implied and _VOLCANO_ROOT not in stated else queue.parent
 
 
-def _looping(parents: Mapping[QueueName, QueueName | None]) -> frozenset[QueueName]:
-    """The queues that stand above themselves."""
+def _rings(parents: Mapping[QueueName, QueueName | None]) -> dict[QueueName, tuple[QueueName, ...]]:
+    """For each queue that stands above itself the way from it back to it."""
     seen: set[QueueName] = set()
-    found: set[QueueName] = set()
+    found: dict[QueueName, tuple[QueueName, ...]] = {}
     for name in parents:
         walked: dict[QueueName, None] = {}
         at: QueueName | None = name
@@ -217,21 +229,27 @@ def _looping(parents: Mapping[QueueName, QueueName | None]) -> frozenset[QueueNa
             at = parents[at]
         if at in walked:
             names = list(walked)
-            found.update(names[names.index(at) :])
+            ring = names[names.index(at) :]
+            found.update((member, (*ring[n:], *ring[:n], member)) for n, member in enumerate(ring))
         seen.update(walked)
-    return frozenset(found)
+    return found
 
 
-def _blame(queue: Queue, parent: QueueName | None, loops: bool, above: Position | None) -> Blame | None:
+def _blame(queue: Queue, parent: QueueName | None, ring: tuple[QueueName, ...], above: Position | None) -> Blame | None:
     if queue.problems:
         return Blame(Fault.SPEC, queue.name, queue.problems[0])
-    if loops:
-        return Blame(Fault.CYCLE, queue.name, f"its parent {parent} leads back to {queue.name}")
+    if ring:
+        return Blame(Fault.CYCLE, queue.name, f"the queues above lead back to it ({_way(ring)})")
     if parent is not None and above is None:
         return Blame(Fault.NO_PARENT, queue.name, f"there is no queue {parent}")
     if above is not None and above.blame is not None:
         return Blame(Fault.ABOVE, above.blame.queue, above.blame.problem)
     return None
+
+
+def _way(ring: tuple[QueueName, ...]) -> str:
+    shown = ring if len(ring) <= _SHOWN else (*ring[: _SHOWN - 1], "...", ring[-1])
+    return " below ".join(shown)
 
 
 def _position(queue: Queue, children: tuple[QueueName, ...], above: Position | None, blame: Blame | None) -> Position:

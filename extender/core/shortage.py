@@ -103,6 +103,7 @@ def _lacking(room: Room, asks: Sequence[Ask], task: tuple[tuple[str, str | int],
     asked: dict[str, int] = {}
     usable: dict[str, Mask] = {}
     names = room.snapshot.columns.names
+    asks = [ask for ask in asks if ask.count]  # the nodes of a task that needs none are of no use to the others
     for ask in asks:
         requested = [(names[column], amount) for column, amount in ask.want.asked]
         for name, amount in (*requested, *ask.want.unknown):

@@ -357,6 +357,7 @@ CLUSTER = (
     rack_node("c", 6, 1, 0),
     make_node("far", taints=(Taint("t", "", "NoSchedule"),)),
 )
+ONE_IN_B0 = make_shape({GPU: 1}, selector=(("block", "b0"),))
 GPU_AND_CPU = make_shape({"cpu": 90_000, GPU: 1})
 
 NOT_OFFERED = ("problem", "no node offers it")
@@ -389,6 +390,11 @@ REFUSALS: dict[str, tuple[list[Demand], dict[str, str], Refusal]] = {
         [Demand(ONE_GPU, 10, WORKER), Demand(ONE_GPU, 5, LAUNCHER)],
         {},
         Refusal(Reason.RESOURCES, (("resource", GPU), ("asked", 15), ("free", 14))),
+    ),
+    "the room of a task that needs nobody is no room for the others": (
+        [*(Demand(ONE_IN_B0, n, task) for n, task in ((8, WORKER), (1, LAUNCHER))), Demand(ONE_GPU, 0)],
+        {},
+        Refusal(Reason.RESOURCES, (("resource", GPU), ("asked", 9), ("free", 8))),
     ),
     "a resource that nobody has": (
         [Demand(make_shape({"example.com/fpga": 1}), 2, WORKER)],

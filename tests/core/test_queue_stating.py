@@ -81,7 +81,7 @@ def test_states(queues: list[Queue], runs: int, state: str) -> None:
         pytest.param([make_queue("a")], (True, "Valid", ""), None, id="sound"),
         pytest.param(
             [make_queue("a", parent="a")],
-            (False, "ParentCycle", "a: its parent a leads back to a"),
+            (False, "ParentCycle", "a: the queues above lead back to it (a below a)"),
             None,
             id="ring",
         ),
@@ -100,7 +100,7 @@ def test_states(queues: list[Queue], runs: int, state: str) -> None:
         pytest.param(
             [make_queue("a", guarantee=((GPU, 9),))],
             (True, "Valid", ""),
-            (False, "AboveCluster", f"{GPU}: of 9 only 8 can be kept"),
+            (False, "AboveCluster", f"{GPU}: of 9 only 0 can be kept"),
             id="more than the cluster has",
         ),
     ],

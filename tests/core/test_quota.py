@@ -169,9 +169,15 @@ def test_who_is_refused_and_why(name: str, reason: Reason | None, detail: tuple)
         ),
         pytest.param(
             [make_queue("a"), guarantee("b", 20, "a")],
-            {"a": 16, "b": 16},
-            {"b": (Shortfall.CLUSTER, GPU, 20, 16)},
-            id="more than the cluster, in a queue below",
+            {},
+            {"b": (Shortfall.CLUSTER, GPU, 20, 0)},
+            id="alone more than the cluster, in a queue below",
+        ),
+        pytest.param(
+            [make_queue("a"), guarantee("b", 20, "a"), guarantee("c", 2, "a"), guarantee("d", 16)],
+            {"a": 2, "c": 2, "d": 14},
+            {"b": (Shortfall.CLUSTER, GPU, 20, 0), "d": (Shortfall.CLUSTER, GPU, 16, 14)},
+            id="what cannot be kept takes nothing from others",
         ),
         pytest.param(
             [guarantee("a", 4, capability=((GPU, 2),))],

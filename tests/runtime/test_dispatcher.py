@@ -30,8 +30,8 @@ class Outside:
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "_FIRST_DELAY", 0.001)
-    monkeypatch.setattr(dispatcher, "_LONGEST_DELAY", 0.002)
+    monkeypatch.setattr(dispatcher, "FIRST_DELAY", 0.001)
+    monkeypatch.setattr(dispatcher, "LONGEST_DELAY", 0.002)
 
 
 @contextlib.asynccontextmanager

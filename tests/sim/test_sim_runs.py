@@ -20,7 +20,7 @@ groups: [{name: g, minMember: 2, recreate: true, tasks: [{name: w, at: 5, replic
 HOLD = {
     "gang": {"TR-001", "TR-002", "TR-004", "TR-005"},
     "api": {"TR-032"},
-    "malformed": set(),
+    "malformed": {"TR-035"},
     "queue": {"TR-009", "TR-012", "TR-013"},
     "topology": {"TR-026"},
 }
