@@ -32,6 +32,8 @@ from extender.wire import extender_v1, objects, small
 T = TypeVar("T")
 #: no scenario has so many nodes: kube-scheduler is led by the full list
 NOMINATE_ABOVE = 1000
+#: with growing delays these take 30 s
+BIND_TRIES = 20
 #: how often time alone may change something, as in the gate's shell; the extender's looks more often
 TICK_SECONDS = 0.25
 
@@ -201,7 +203,7 @@ class Sidecar:
             else:
                 self.writes.engine(effect)
         except Refused as refused:
-            if refused.code in (409, 429) and tries + 1 < dispatcher.TRIES:
+            if refused.code == 409 and tries + 1 < dispatcher.TRIES:
                 self._try_again(lane, effect, tries + 1)
                 return
             error = str(refused)
@@ -242,12 +244,21 @@ class Sidecar:
             case gm.AskRelease():
                 self._hear_gate(gm.ReleaseAnswered(effect.key, effect.ask, self._release(effect)))
             case messages.Evict():
-                self._hear_gate(self.writes.evict(effect))
+                self._evict(effect)
             case gm.StateCondition():
                 self.writes.state_condition(effect)
 
-    def _bind(self, effect: gm.Bind) -> None:
+    def _bind(self, effect: gm.Bind, tries: int = 0) -> None:
+        """Bind a pod, again and again as long as it can still be bound; the real shell gives up after as long."""
+        agenda, gate = self._cluster.agenda, self.gate
         done = self.writes.bind(effect)
+        if done is None and tries < BIND_TRIES:
+            delay = min(dispatcher.FIRST_DELAY * 2**tries, dispatcher.LONGEST_DELAY)
+            agenda.at(
+                agenda.now + delay, Phase.LATE, lambda: self._bind(effect, tries + 1) if self.gate is gate else None
+            )
+            return
+        done = done or gm.BindDone(effect.uid, "muster: unsettled: the binding was refused again and again")
         life = self._cluster.lives.by_uid[effect.uid]
         if self._crash is not None and not done.error and life.making.group is not None:
             group, left = self._crash
@@ -257,6 +268,14 @@ class Sidecar:
                     self._die()
                     return
         self._hear_gate(done)
+
+    def _evict(self, effect: messages.Evict) -> None:
+        error = ""
+        try:
+            self.writes.evict(effect)
+        except Refused as refused:
+            error = str(refused)
+        self._hear_gate(gm.EvictDone(effect.uid, error))
 
     def _release(self, effect: gm.AskRelease) -> dict[PodUid, dict[str, str] | None]:
         self._hear(messages.Tick())

@@ -5,6 +5,7 @@ Takes effects and the cluster, does the writes; a refusal is an exception of the
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from extender.core import gate_messages as gm
@@ -13,9 +14,6 @@ from extender.core.ids import QUEUE_GATE
 from extender.sim.api import Refused, Request, stamp
 from extender.sim.cluster import Cluster
 from extender.wire import marks, objects, small, status
-
-#: a second Binding after a conflict; the real shell goes on for 30 s
-_BIND_TRIES = 3
 
 
 class Writes:
@@ -42,24 +40,25 @@ class Writes:
             case messages.StateGroup():
                 self._state_group(effect)
             case messages.StateQueue():
-                self._state_queue(effect)
+                body = {"status": objects.encode_queue_status(effect.status, effect.before)}
+                self._patch("Queue", effect.name, body, "status")
             case messages.Evict():
-                self._evict(effect)
+                self.evict(effect)
             case _:
                 raise TypeError(f"no write for {type(effect).__name__}")
 
     def _pod(self, name: str, uid: str, patch: dict[str, Any], subresource: str = "") -> None:
         self._patch("Pod", name, patch, subresource, uid)
 
-    def _patch(self, kind: str, name: str, patch: dict[str, Any], subresource: str, uid: str) -> None:
-        """A patch that only the object of this uid takes; one that is gone is no fault."""
-        self._note("patch", kind, name, subresource, uid)
+    def _patch(self, kind: str, name: str, patch: dict[str, Any], subresource: str, uid: str | None = None) -> None:
+        """A patch that only the object of this uid takes, if one is named; one that is gone is no fault."""
+        self._note("patch", kind, name, subresource, uid or "")
         try:
             self._conflict(kind, name, subresource)
             self._cluster.api.patch(kind, name, patch, subresource=subresource, uid=uid)
         except Refused:
             there = self._cluster.api.get(kind, name)
-            if there is not None and there["metadata"]["uid"] == uid:
+            if there is not None and uid in (None, there["metadata"]["uid"]):
                 raise
 
     def _open_queues(self, text: str) -> None:
@@ -71,22 +70,6 @@ class Writes:
             self._note("patch", "ConfigMap", small.OPEN_QUEUES)
             api.patch("ConfigMap", small.OPEN_QUEUES, {"data": data})
 
-    def _evict(self, effect: messages.Evict) -> None:
-        """Evict a pod; one that is gone already is a success."""
-        self._note("create", "Pod", effect.name, "eviction", effect.uid)
-        try:
-            self._conflict("Pod", effect.name, "eviction")
-            self._cluster.evict(effect.name, effect.uid)
-        except Refused as error:
-            if error.code != 404:
-                raise
-
-    def _state_queue(self, effect: messages.StateQueue) -> None:
-        self._note("patch", "Queue", effect.name, "status")
-        self._conflict("Queue", effect.name, "status")
-        body = {"status": objects.encode_queue_status(effect.status, effect.before)}
-        self._cluster.api.patch("Queue", effect.name, body, subresource="status")
-
     def _state_group(self, effect: messages.StateGroup) -> None:
         patches = status.patches(effect, stamp(self._cluster.agenda.now))
         name = effect.key.name
@@ -96,22 +79,29 @@ class Writes:
             self._patch("PodGroup", name, {"metadata": {"annotations": patches.annotations}}, "", effect.uid)
         self._note("create", "Event", name, regarding=("PodGroup", name))
 
+    def evict(self, effect: messages.Evict) -> None:
+        """Evict a pod, and tell why; one that is gone already is a success, and nothing is told."""
+        self._note("create", "Pod", effect.name, "eviction", effect.uid)
+        try:
+            self._conflict("Pod", effect.name, "eviction")
+            self._cluster.evict(effect.name, effect.uid)
+        except Refused as error:
+            if error.code != 404:
+                raise
+        else:
+            self._note("create", "Event", effect.name, regarding=("Pod", effect.name))
+
     # --- the gate -------------------------------------------------------------------------------
 
-    def bind(self, effect: gm.Bind) -> gm.BindDone:
-        """Send a Binding; what it came to is asked of the pod."""
-        for _ in range(_BIND_TRIES):
-            self._note("create", "Pod", effect.name, "binding", effect.uid)
-            try:
-                self._conflict("Pod", effect.name, "binding")
-                self._cluster.bind(effect.name, effect.uid, effect.node, dict(effect.annotations))
-            except Refused as error:
-                done = self._judge(effect, error)
-                if done is not None:
-                    return done
-            else:
-                return gm.BindDone(effect.uid)
-        return gm.BindDone(effect.uid, "muster: unsettled: the binding was refused again and again")
+    def bind(self, effect: gm.Bind) -> gm.BindDone | None:
+        """Send a Binding; what it came to is asked of the pod. None: it must be sent again."""
+        self._note("create", "Pod", effect.name, "binding", effect.uid)
+        try:
+            self._conflict("Pod", effect.name, "binding")
+            self._cluster.bind(effect.name, effect.uid, effect.node, dict(effect.annotations))
+        except Refused as error:
+            return self._judge(effect, error)
+        return gm.BindDone(effect.uid)
 
     def _judge(self, effect: gm.Bind, error: Refused) -> gm.BindDone | None:
         """What the pod proves after a Binding that was refused; None when it can still be bound."""
@@ -125,16 +115,8 @@ class Writes:
             return gm.BindDone(effect.uid, f"muster: refused: {error}")
         return None
 
-    def evict(self, effect: messages.Evict) -> gm.EvictDone:
-        """Evict a pod for the gate."""
-        try:
-            self._evict(effect)
-        except Refused as error:
-            return gm.EvictDone(effect.uid, str(error))
-        return gm.EvictDone(effect.uid)
-
     def state_condition(self, effect: gm.StateCondition) -> None:
-        """Write a named condition on a pod."""
+        """Write a named condition on a pod; a refusal is left at that, as in the real shell."""
         condition = {
             "type": f"muster.dev/{effect.reason}",
             "status": "True",
@@ -142,7 +124,8 @@ class Writes:
             "message": effect.text,
             "lastTransitionTime": stamp(self._cluster.agenda.now),
         }
-        self._pod(effect.name, effect.uid, {"status": {"conditions": [condition]}}, "status")
+        with contextlib.suppress(Refused):
+            self._pod(effect.name, effect.uid, {"status": {"conditions": [condition]}}, "status")
 
     def _conflict(self, kind: str, name: str, subresource: str) -> None:
         for key in {(kind, name, subresource), (kind, name, "")}:

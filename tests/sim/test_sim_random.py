@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.sim import reading
+from extender.sim import admission, reading, sidecar
 from extender.sim.runner import Run
 
 NODES = ("n1", "n2", "n3")
@@ -90,7 +90,8 @@ class Observed(Run):
         assert self._loops_at is None, f"no rest at {moment}"
         overfull = [life for life in self.cluster.lives.by_uid.values() if self._out_of_room(life.uid)]
         assert overfull == [], "a kubelet refused what was bound to it for lack of room"
-        if self.scheduler.sidecar.up and self.cluster.lives.bindings > bindings:
+        ours = self.scheduler.sidecar
+        if ours.up and not ours.gate.binding and self.cluster.lives.bindings > bindings:
             for name, count in before.items():
                 self._started_whole(name, count)
 
@@ -112,9 +113,20 @@ class Observed(Run):
 
 
 @pytest.mark.timeout(120)
-@settings(max_examples=60)
+@pytest.mark.parametrize("way", ["pods are gated", "the policy is not served", "nodes are nominated"])
+@settings(max_examples=30)
 @given(scenario=scenarios())
-def test_random_scenarios(scenario: dict[str, Any]) -> None:
+def test_random_scenarios(way: str, scenario: dict[str, Any]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        if way == "the policy is not served":
+            patch.setattr(admission, "gate", lambda pod, open_queues: pod)
+        if way == "nodes are nominated":
+            patch.setattr(sidecar, "NOMINATE_ABOVE", 0)
+        play(scenario)
+
+
+def play(scenario: dict[str, Any]) -> None:
+    """Run a scenario; nothing is on its way when it is over."""
     told = {"id": "R", "area": "random", "scenario": scenario, "want": [{"check": "evicted_total", "min": 0}]}
     run = Observed(reading.read_report(told))
     run.results()

@@ -164,6 +164,21 @@ def test_a_check_after_the_end_was_never_read() -> None:
     ]
 
 
+def test_a_binding_that_meets_conflicts_is_sent_again_until_it_is_done() -> None:
+    scenario = PAIR + "events: [{at: 0, kind: api_conflict, object: pod/g-w-0 binding, times: 4}]\n"
+    assert (
+        scenes.short(
+            scenario,
+            "{check: bound, group: g, count: 1, at: 5}",
+            "{check: bound, group: g, count: 2, by: 6}",
+            "{check: binding_posts, pod: g-w-0, max: 5}",
+            "{check: bound_always, group: g, allowed: [0, 2]}",
+        )
+        == []
+    )
+    assert scenes.short(scenario, "{check: binding_posts, pod: g-w-0, max: 4}") != []
+
+
 def test_conflicts_are_met_by_trying_again_and_then_by_deciding_again() -> None:
     scenario = PAIR + "events: [{at: 0, kind: api_conflict, object: podgroup/g status, times: 7}]\n"
     assert (
