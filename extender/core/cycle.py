@@ -6,7 +6,9 @@ read events. The handlers note, the cycle decides; both write the records that a
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Iterator
 
 from extender.core import messages, ordering, plans, queue_stating, quota, stating
 from extender.core.allowance import owns
@@ -154,14 +156,22 @@ class Cycle:
                 shared[resource] = shared.get(resource, 0) + amount
         return shared
 
-    def _turns(self) -> ordering.Turns[Entry]:
-        turns = ordering.Turns(self.usage, self.totals, self._asked)
-        for key in self.dirty:
-            entry = self.entries.get(key)
-            if entry is not None:
-                turns.put(self.world.queue_of(key), self._order_key(entry), entry)
+    def _turns(self) -> Iterator[Entry]:
+        """First those who ask for nothing: they may only free room, and would hide what their queues ask for."""
+        asking = ordering.Turns(self.usage, self.totals, self._asked)
+        others: list[Entry] = []
+        for entry in [self.entries[key] for key in self.dirty if key in self.entries]:
+            if self._asks(entry):
+                asking.put(self.world.queue_of(entry.key), self._order_key(entry), entry)
+            else:
+                others.append(entry)
         self.dirty.clear()
-        return turns
+        return itertools.chain(others, asking)
+
+    def _asks(self, entry: Entry) -> bool:
+        """True when a member waits without a place."""
+        plan, pods = self.plans.ledger.of_group(entry.key), self.world.members.get(entry.key, {}).values()
+        return any(standing(pod) is Standing.WAITING and Slot(pod.uid) not in plan for pod in pods)
 
     def _asked(self, entry: Entry) -> Amounts:
         """What the members that wait without a place ask for together."""

@@ -22,6 +22,7 @@ HOLD = {
     "api": {"TR-032"},
     "malformed": {"TR-035"},
     "queue": {"TR-009", "TR-012", "TR-013"},
+    "drf": {"TR-015"},
     "topology": {"TR-026"},
 }
 
