@@ -25,14 +25,14 @@ def main(name: str, logging: settings.Logging, serving: Coroutine[Any, Any, None
     """Run to the end, and give the exit status; what a person or a restart can mend is logged."""
     logs.configure(logging)
     try:
-        _run(serving)
+        run(serving)
     except (tasks.Fault, settings.Unusable, OSError) as error:
         LOG.error("the process ends", fault=error, process=name)
         return 1
     return 0
 
 
-def _run(main: Coroutine[Any, Any, None]) -> None:
+def run(main: Coroutine[Any, Any, None]) -> None:
     """Run on uvloop where it is installed."""
     gc.set_threshold(*COLLECT_AFTER)
     try:
