@@ -22,7 +22,7 @@ from extender.core.matching import Mask
 from extender.core.model import Shape
 from extender.core.quota import Sums
 from extender.core.reasons import Reason, Refusal
-from extender.core.resources import Amounts
+from extender.core.resources import Amounts, add
 from extender.core.snapshot import Room
 from extender.core.usage import Usage
 
@@ -84,8 +84,7 @@ class Allowance:
     def take(self, pods: Iterable[tuple[Shape, int]]) -> None:
         """Count these as used from now on."""
         if self._limited or self.claims:
-            for resource, amount in _sum(pods).items():
-                self._taken[resource] = self._taken.get(resource, 0) + amount
+            add(self._taken, _sum(pods).items())
 
     def _promised(self, asked: Sums) -> Refusal | None:
         for resource, amount in asked.items() if self.usage.grants.kept else ():
@@ -146,6 +145,5 @@ def over_capability(
 def _sum(pods: Iterable[tuple[Shape, int]]) -> Sums:
     asked: Sums = {}
     for shape, count in pods:
-        for resource, amount in shape.request:
-            asked[resource] = asked.get(resource, 0) + amount * count
+        add(asked, shape.request, count)
     return asked

@@ -24,7 +24,7 @@ from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
 from extender.core.reasons import Reason, Refusal
 from extender.core.repair import Repair
-from extender.core.resources import Amounts, amounts
+from extender.core.resources import Amounts, add, amounts
 from extender.core.snapshot import Room, Snapshot
 from extender.core.usage import Usage
 from extender.core.world import World
@@ -152,8 +152,7 @@ class Cycle:
         """What all queues have together: free, or used by them."""
         shared = self.plans.free()
         for root in self.usage.tree.roots:
-            for resource, amount in self.usage.of(root).items():
-                shared[resource] = shared.get(resource, 0) + amount
+            add(shared, self.usage.of(root).items())
         return shared
 
     def _turns(self) -> Iterator[Entry]:
@@ -182,8 +181,7 @@ class Cycle:
         shapes = Counter(p.shape.request for p in pods if standing(p) is Standing.WAITING and Slot(p.uid) not in plan)
         asked: quota.Sums = {}
         for request, number in shapes.items():
-            for resource, amount in request:
-                asked[resource] = asked.get(resource, 0) + amount * number
+            add(asked, request, number)
         return amounts(asked)
 
     def _order_key(self, entry: Entry) -> ordering.OrderKey:

@@ -20,7 +20,6 @@ from extender.core.messages import Effect
 from extender.core.model import Hold, Pod
 from extender.core.planning import Entry, Member, Plan, Wish
 from extender.core.reasons import Reason, Refusal
-from extender.core.resources import exact_sum
 from extender.core.snapshot import Room
 from extender.core.usage import Usage
 from extender.core.world import World
@@ -248,8 +247,7 @@ class Plans:
         self.ledger.fit()
         nodes = self._world.nodes
         free = np.maximum(nodes.allocatable - nodes.used - self.ledger.reserved, 0)
-        names = self._world.columns.names[: free.shape[1]]
-        return {name: exact_sum(free[:, column]) for column, name in enumerate(names)}
+        return self._world.columns.sums(free)
 
     def unaccounted(self) -> int:
         """Planned reservations of pods that do not wait, and lingering ones that nothing is to end."""

@@ -15,7 +15,7 @@ from extender.core.ids import QueueName, Source
 from extender.core.messages import StateQueue
 from extender.core.model import Queue, QueueCondition, QueueStatus
 from extender.core.quota import Position, Sums
-from extender.core.resources import MAX_AMOUNT, Amounts
+from extender.core.resources import MAX_AMOUNT, Amounts, add
 from extender.core.usage import Usage
 
 #: queues are looked at so often, of which so many are written at most, each at most so often
@@ -98,8 +98,7 @@ def _wanted(usage: Usage, backlog: Backlog) -> dict[QueueName, Sums]:
         for child in at.children if at is not None else ():
             for resource, amount in usage.of(child).items():
                 sums[resource] -= amount
-        for resource, amount in backlog.asked.get(name, {}).items():
-            sums[resource] = sums.get(resource, 0) + amount
+        add(sums, backlog.asked.get(name, {}).items())
     return wanted
 
 

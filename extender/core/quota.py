@@ -13,6 +13,7 @@ from enum import StrEnum
 from extender.core.ids import DEFAULT_QUEUE, QueueName, Source
 from extender.core.model import Queue
 from extender.core.reasons import Reason, Refusal
+from extender.core.resources import add
 
 #: Volcano's queues name it as their parent whether or not there is an object of this name
 _VOLCANO_ROOT = QueueName("root")
@@ -180,8 +181,7 @@ def _wanted(tree: Tree, totals: Mapping[str, int]) -> dict[QueueName, Sums]:
             continue
         sums: Sums = {}
         for child in found.children:
-            for resource, amount in wanted.get(child, {}).items():
-                sums[resource] = sums.get(resource, 0) + amount
+            add(sums, wanted.get(child, {}).items())
         sums.update((what, amount) for what, amount in found.queue.guarantee if amount <= totals.get(what, 0))
         wanted[name] = {
             resource: min(amount, found.capability.get(resource, amount)) for resource, amount in sums.items()

@@ -65,6 +65,10 @@ class Columns:
         """True when each of these has a column."""
         return all(name in self._index for name, _ in values)
 
+    def sums(self, values: npt.NDArray[np.int64]) -> dict[str, int]:
+        """The sum of each column of (rows x resources), which may be narrower or wider than what is named."""
+        return {name: exact_sum(values[:, column]) for column, name in enumerate(self.names[: values.shape[1]])}
+
     def row(self, values: Iterable[tuple[str, int]]) -> Row:
         """The amounts as one row of as many columns as there are; what has no column is left out."""
         row = np.zeros(len(self._index), dtype=np.int64)
@@ -73,6 +77,12 @@ class Columns:
             if column is not None:
                 row[column] = value
         return row
+
+
+def add(sums: dict[str, int], values: Iterable[tuple[str, int]], number: int = 1) -> None:
+    """Add the amounts so many times to sums by name."""
+    for name, amount in values:
+        sums[name] = sums.get(name, 0) + number * amount
 
 
 def exact_sum(values: Row) -> int:

@@ -16,7 +16,6 @@ from extender.core.ids import TaskName
 from extender.core.matching import Ints, Mask
 from extender.core.packing import Ask, Field
 from extender.core.reasons import Reason, Refusal
-from extender.core.resources import exact_sum
 from extender.core.snapshot import Room
 from extender.core.topology import Domains
 
@@ -109,7 +108,7 @@ def _lacking(room: Room, asks: Sequence[Ask], task: tuple[tuple[str, str | int],
         for name, amount in (*requested, *ask.want.unknown):
             asked[name] = asked.get(name, 0) + amount * ask.count
             usable[name] = usable[name] | ask.mask if name in usable else ask.mask
-    free = {name: _free(room, name, rows) for name, rows in usable.items()}
+    free = {name: room.usable_on(rows, name) for name, rows in usable.items()}
     unknown = {name for ask in asks for name, _ in ask.want.unknown}
     ratios = {
         name: float("inf") if name in unknown else asked[name] / max(free[name], 1)
@@ -123,10 +122,3 @@ def _lacking(room: Room, asks: Sequence[Ask], task: tuple[tuple[str, str | int],
     if name in unknown:
         detail += (("problem", "no node offers it"),)
     return ratios[name], Refusal(Reason.RESOURCES, detail)
-
-
-def _free(room: Room, name: str, rows: Mask) -> int:
-    column = room.snapshot.columns.of(name)
-    if column is None or column >= room.free.shape[1]:
-        return 0
-    return exact_sum(np.maximum(room.free[rows, column], 0))

@@ -151,23 +151,19 @@ class Snapshot:
 class Room:
     """Free room that is being used up: the scratch of one cycle, or of one simulation."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, free: Matrix | None = None) -> None:
         self.snapshot = snapshot
-        self.free = snapshot.free.copy(order="F")
+        self.free = (snapshot.free if free is None else free).copy(order="F")
         #: sums over ready nodes that are open to pods, until something is taken or given back
         self._usable: dict[str, int] = {}
 
     def copy(self) -> Room:
         """A scratch of its own, with what was taken here taken."""
-        twin = Room.__new__(Room)
-        twin.snapshot, twin.free, twin._usable = self.snapshot, self.free.copy(order="F"), {}
-        return twin
+        return Room(self.snapshot, self.free)
 
     def emptied(self) -> Room:
         """The room that there would be if nothing ran."""
-        twin = Room.__new__(Room)
-        twin.snapshot, twin.free, twin._usable = self.snapshot, self.snapshot.allocatable.copy(order="F"), {}
-        return twin
+        return Room(self.snapshot, self.snapshot.allocatable)
 
     def take(self, row: int, request: Row, count: int = 1) -> None:
         """Use up the room of `count` pods of this request on a node."""

@@ -18,7 +18,7 @@ from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
 from extender.core.membership import Need, Tally, need_of, queue_of
 from extender.core.model import Group, Node, Pod, Queue, Topology
 from extender.core.reasons import Refusal
-from extender.core.resources import Columns, Row, exact_sum
+from extender.core.resources import Columns, Row
 
 #: uids of deleted pods that are remembered, so that a late message does not bring one back
 _REMEMBERED_GONE = 20_000
@@ -82,8 +82,7 @@ class NodeTable:
 
     def totals(self) -> dict[str, int]:
         """What all nodes have together, by resource."""
-        names = self.columns.names[: self.allocatable.shape[1]]
-        return {name: exact_sum(self.allocatable[:, column]) for column, name in enumerate(names)}
+        return self.columns.sums(self.allocatable)
 
     def _ensure_width(self, width: int) -> None:
         """Make the arrays at least so many columns wide."""
