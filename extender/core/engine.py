@@ -280,7 +280,7 @@ class Engine:
         if node is not None and node not in event.offered and not entry.first_pass(event.pod, event.offered):
             self._not_offered(entry, pod, event.offered, now)
         if self._cycle.planned(pod.uid) is None:
-            entry.rejected.add(pod.uid)
+            entry.reject(pod.uid)
 
     def _judge_now(self, entry: Entry, pod: Pod, offered: tuple[NodeName, ...], now: float) -> None:
         if pod.uid in entry.refused:  # taken up again: the list says where its own checks let it go now
@@ -336,11 +336,10 @@ class Engine:
         if self._cycle.planned(event.uid) is not None:
             self._lead_rejected(entry, pod, now)  # it was planned after the answer was given
         else:
-            entry.rejected.add(event.uid)
+            entry.reject(event.uid)
 
     def _lead_rejected(self, entry: Entry, pod: Pod, now: float) -> None:
-        entry.rejected.add(pod.uid)
-        entry.led.pop(pod.uid, None)
+        entry.reject(pod.uid)
         self._cycle.effects += self._plans.lead_one(entry, pod, self._cycle.nominating, now)
 
     def _holds_seen(self, event: messages.HoldsSeen, now: float) -> None:
@@ -440,9 +439,10 @@ class Engine:
         pod = self.world.pods.get(effect.uid)
         entry = self.entries.get(pod.group) if pod is not None else None
         if entry is not None:
-            entry.led.pop(effect.uid, None)
             if isinstance(effect, messages.Wake):
-                entry.rejected.add(effect.uid)
+                entry.reject(effect.uid)
+            else:
+                entry.led.pop(effect.uid, None)
             self._cycle.look_at(entry.key, now + FAILED_RETRY_SECONDS)
 
     def _settle(self, uid: PodUid, freed: bool) -> None:

@@ -17,7 +17,7 @@ from extender.core.planning import Entry
 
 def lead(entry: Entry, pod: Pod, node: NodeName, nominate: bool, now: float) -> Iterator[Effect]:
     """What still has to be written so that the scheduler puts this pod on this node; each thing once."""
-    if entry.led.get(pod.uid) == node and pod.uid not in entry.rejected:
+    if entry.led.get(pod.uid) == node:
         return
     first = pod.uid not in entry.led
     entry.led[pod.uid] = node

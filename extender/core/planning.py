@@ -87,6 +87,11 @@ class Entry:
         self.passed.add(pod.uid)
         return True
 
+    def reject(self, uid: PodUid) -> None:
+        """kube-scheduler puts the member aside: what led it before is of no use, and it must be woken."""
+        self.rejected.add(uid)
+        self.led.pop(uid, None)
+
     def forget(self, uid: PodUid) -> None:
         """The member needs no leading any more."""
         for notes in (self.offered, self.led, self.nominated):
