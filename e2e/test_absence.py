@@ -118,7 +118,7 @@ def test_others_are_created_and_scheduled_as_before_whatever_of_muster_is_missin
 
     replica.stop()
     _others_run(kube, namespace, "stopped")
-    if installed.has("MutatingAdmissionPolicy"):
+    if installed.gates_pods:
         _a_pod_of_ours_is_gated(kube, namespace, backlog[0])
 
     kube.delete("configmaps", "muster-admission", manifests.NAMESPACE)

@@ -120,7 +120,7 @@ def test_capabilities_hold_at_two_levels_and_what_waits_starts_when_usage_falls(
     assert queues.name("dept") in scene.message("above")
     start(scene, "fits", 2, b)
     scene.wait_whole("fits", 2)
-    if installed.has("MutatingAdmissionPolicy"):
+    if installed.gates_pods:
         assert all(pod["spec"].get("schedulingGates") for pod in [*scene.pods("own"), *scene.pods("above")])
     queues.wait_status("dept", gpus=6, state="Open")
     queues.wait_status("a", gpus=4, pending=1)

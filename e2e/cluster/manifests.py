@@ -58,6 +58,11 @@ class Manifests:
         """Whether an object of this kind is among them."""
         return bool(self._of_kind(kind))
 
+    @property
+    def gates_pods(self) -> bool:
+        """Whether new pods are gated on the cluster's version."""
+        return self.has("MutatingAdmissionPolicy")
+
     def install(self, cluster: base.Cluster) -> None:
         """Apply everything as `kubectl apply -k` would; again if it fails, as objects of a new CRD may at first."""
         documents = yaml.safe_dump_all([_without_replicas(document) for document in self.documents])
@@ -73,7 +78,7 @@ class Manifests:
 
     def wait_gating(self, cluster: base.Cluster) -> None:
         """Wait until a new pod of ours is gated: policies and their params take effect some time after they exist."""
-        if not self.has("MutatingAdmissionPolicy"):
+        if not self.gates_pods:
             return
         labels = {GATE: "e2e-probe"}
         container = {"name": "main", "image": "none.invalid/none"}
