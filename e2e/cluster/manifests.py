@@ -54,14 +54,10 @@ class Manifests:
                 return str(spec["serviceAccountName"])
         raise AssertionError("no Deployment runs a kube-scheduler")
 
-    def has(self, kind: str) -> bool:
-        """Whether an object of this kind is among them."""
-        return bool(self._of_kind(kind))
-
     @property
     def gates_pods(self) -> bool:
         """Whether new pods are gated on the cluster's version."""
-        return self.has("MutatingAdmissionPolicy")
+        return bool(self._of_kind("MutatingAdmissionPolicy"))
 
     def install(self, cluster: base.Cluster) -> None:
         """Apply everything as `kubectl apply -k` would; again if it fails, as objects of a new CRD may at first."""
