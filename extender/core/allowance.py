@@ -136,6 +136,7 @@ def over_capability(
         at, used = usage.tree.at(name), usage.of(name)
         for resource, most in at.capability.items() if at is not None else ():
             amount, there = asked.get(resource, 0), used.get(resource, 0) + taken.get(resource, 0)
+            there += usage.withheld.get((name, resource), 0)
             if amount and there + amount > most:
                 numbers = (("resource", resource), ("asked", amount), ("used", there), ("capability", most))
                 return Refusal(Reason.QUOTA, (("queue", name), *numbers))

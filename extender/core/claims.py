@@ -43,6 +43,10 @@ class Claims:
         there = self._of.get(queue)
         return there is None or there.key == key or order < there.order
 
+    def has(self, key: GroupKey) -> bool:
+        """True when the group has a claim."""
+        return key in self._queue
+
     def put(self, queue: QueueName, claim: Claim) -> None:
         """The claim of the queue from now on."""
         self.drop(claim.key)

@@ -6,14 +6,12 @@ read events. The handlers note, the cycle decides; both write the records that a
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import Counter
-from collections.abc import Iterator
 
-from extender.core import messages, ordering, plans, queue_stating, quota, stating
+from extender.core import backlog, messages, plans, queue_stating, quota, stating
 from extender.core.allowance import owns
-from extender.core.asking import Asking
-from extender.core.backlog import Backlog, Waiting
 from extender.core.claims import Claim
 from extender.core.explain import is_ours
 from extender.core.feasibility import Feasibility
@@ -27,7 +25,9 @@ from extender.core.reasons import Reason, Refusal
 from extender.core.repair import Repair
 from extender.core.resources import add
 from extender.core.snapshot import Room, Snapshot
+from extender.core.sweep import Sweep
 from extender.core.usage import Usage
+from extender.core.waiting import Place, Waiting
 from extender.core.world import World
 
 #: node lists that kube-scheduler offered are believed for this long
@@ -38,6 +38,8 @@ REFUSED_RETRY_SECONDS = 2.0
 _REFUSED_DOUBLINGS = 4
 #: a planned pod that kube-scheduler itself has put aside, and does not take up again in this time, is refused
 PUT_ASIDE_SECONDS = 30.0
+#: groups that something happens to join a round that began no longer ago: it must come to its end
+JOIN_SECONDS = 1.0
 #: reasons that room would end: they close the queue for ungated pods
 _FOR_ROOM = (
     *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED),
@@ -50,13 +52,14 @@ _HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY)
 class Cycle:
     """The records of all groups, and the decisions about them."""
 
-    def __init__(self, world: World, nominate_above: int) -> None:
+    def __init__(self, world: World, nominate_above: int, turns: int | None) -> None:
         self.world = world
         self.entries: dict[GroupKey, Entry] = {}
-        self.backlog = Backlog()
+        self.backlog = backlog.Backlog()
         self.usage = Usage(world.queue_of)
         self.plans = plans.Plans(world, self.usage)
-        self.asking = Asking(world, self.plans.ledger)
+        #: who waits; and what each group asks for, whether or not it waits
+        self.asking = Waiting(world, self.plans.ledger)
         self.opening = OpenList()
         self.statements = queue_stating.Statements()
         self.repair = Repair(world, self.plans)
@@ -69,13 +72,22 @@ class Cycle:
         self.suspects: set[NodeName] = set()
         self.effects: list[messages.Effect] = []
         self._nominate_above = nominate_above
+        #: groups that are looked at in one piece of a round; None: all
+        self._turns = turns
+        #: the round that was begun and is not over
+        self._sweep: Sweep | None = None
+        #: events came since the last piece
+        self.disturbed = False
+        #: kube-scheduler may accept now what it refused
+        self._refusals_doubtful = False
         self._feasibility = Feasibility()
         #: when to look at a group again though nothing happens to it
         self._timers: dict[GroupKey, float] = {}
+        #: no timer is due before
+        self._ring_at = float("inf")
         self._tree: quota.Tree | None = None
         #: what all nodes have together
         self.totals: quota.Sums = {}
-        self._waiting: dict[GroupKey, None] = {}
 
     def reset(self) -> None:
         """Forget every decision; what the gate holds stays known."""
@@ -83,14 +95,15 @@ class Cycle:
         self.plans.reset()
         self.usage.take_moved()
         self.repair.reset()
-        self.backlog = Backlog()
+        self.backlog = backlog.Backlog()
         self.opening.restart()
         self.statements.restart()
-        for index in (self.dirty, self._timers, self._waiting, self.suspects):
+        self._sweep, self.usage.withheld = None, {}
+        for index in (self.dirty, self._timers, self.asking, self.suspects):
             index.clear()
 
     def run(self, now: float) -> None:
-        """One round. Step 5 of design section 5 comes with reclaim."""
+        """One round, or one piece of it. Step 5 of design section 5 comes with reclaim."""
         self.follow_queues()
         for key in self.usage.take_moved():
             self._queue_left(key, now)
@@ -98,16 +111,80 @@ class Cycle:
             self.unplaced(reservation.group, PodUid(reservation.slot))
         self.suspects.clear()
         self._repair(now)
-        if self.grown:
-            self.dirty.update(self._waiting)
-            self.grown = False
-        if self.dirty:
-            room = self.room()  # 1. snapshot
-            failed: dict[object, Refusal] = {}
-            for entry in self._turns():  # 3. order
-                self._turn(entry, room, failed, now)  # 4. place
+        if self._refusals_doubtful:
+            self._doubt_refusals(now)
+        if self._sweep is not None:
+            self._resume(self._sweep)
+        if self._sweep is None and (self.dirty or self.grown):
+            self._sweep = self._begin(now)
+        if self._sweep is not None:
+            self._go_on(self._sweep, now)
         self._list_open_queues(now)
-        self.effects += self.statements.due(self.world.queues, self.usage, self.backlog, self._shared, now)
+        if self._sweep is None:
+            self.effects += self.statements.due(self.world.queues, self.usage, self.backlog, self._shared, now)
+
+    @property
+    def unfinished(self) -> bool:
+        """True when a round was begun and is not over."""
+        return self._sweep is not None
+
+    def pending(self, key: GroupKey) -> bool:
+        """True when the group is still to be looked at in the round that was begun."""
+        return self._sweep is not None and (key in self.dirty or self._sweep.pending(key))
+
+    def _begin(self, now: float) -> Sweep:
+        room = self.room()  # 1. snapshot
+        sweep = Sweep(room, self.world.nodes, self.usage, self.totals, now)
+        if self.grown:
+            for line in self.asking.lines():
+                sweep.add(line)
+            self.grown = False
+        return sweep
+
+    def _resume(self, sweep: Sweep) -> None:
+        snapshot = self._snapshot() if self.disturbed else None
+        if snapshot is not None and snapshot.facts.levels is not sweep.room.snapshot.facts.levels:
+            self._give_up_round()
+        else:
+            sweep.resume(snapshot)
+
+    def _give_up_round(self) -> None:
+        """What it rests on has changed, so that more may be possible than it knows of: the next one begins anew."""
+        if self._sweep is not None:
+            left = list(self._sweep.left())
+            self.dirty.update((place.entry.key, None) for place in left if not place.settled)
+            self.grown |= any(place.settled for place in left)
+            self._sweep, self.usage.withheld = None, {}
+
+    def _go_on(self, sweep: Sweep, now: float) -> None:
+        self.disturbed = False
+        if now < sweep.began + JOIN_SECONDS:
+            for entry in [self.entries[key] for key in self.dirty if key in self.entries]:
+                sweep.insert(self.asking.place(entry))
+            self.dirty.clear()
+        hand_on = functools.partial(self._hand_on, now)
+        for _ in itertools.count() if self._turns is None else range(self._turns):
+            place = sweep.next(hand_on)  # 3. order
+            if place is None:
+                self._sweep, self.usage.withheld = None, {}
+                return
+            self._turn(place.entry, sweep.room, sweep.failed, now)  # 4. place
+            place.settled = True
+        sweep.pause()
+
+    def _hand_on(self, now: float, place: Place, refusal: Refusal) -> bool:
+        """A group waits for the same as one that is equal and was refused: False when it must be looked at itself."""
+        entry, known = place.entry, place.entry.refusal
+        if not place.settled or known is None:
+            return False
+        if known is refusal:
+            return True
+        if entry.offered or self.plans.lingers(entry) or now < entry.retry_at:
+            return False
+        if known != refusal and (known.reasons != refusal.reasons or self.plans.claims.has(entry.key)):
+            return False
+        entry.refusal = refusal
+        return True
 
     def cluster_changed(self) -> None:
         """A node came, changed or went."""
@@ -125,7 +202,8 @@ class Cycle:
         self._unsettled = False
         tree = self._tree = self._tree or quota.Tree(self.world.queues)
         self.totals = self.world.nodes.totals()
-        self.usage.follow(tree, quota.grants(tree, self.totals))
+        if self.usage.follow(tree, quota.grants(tree, self.totals)):
+            self._give_up_round()
 
     def _repair(self, now: float) -> None:
         """Undo what another scheduler's binding at the same time as ours has done."""
@@ -135,13 +213,17 @@ class Cycle:
 
     def ring(self, now: float) -> None:
         """Groups whose time has come are to be looked at."""
+        if now < self._ring_at:
+            return
         for key in [key for key, at in self._timers.items() if at <= now]:
             del self._timers[key]
             self.dirty[key] = None
+        self._ring_at = min(self._timers.values(), default=float("inf"))
 
     def look_at(self, key: GroupKey, when: float) -> None:
         """Look at a group at this time, if not earlier."""
         self._timers[key] = min(when, self._timers.get(key, when))
+        self._ring_at = min(when, self._ring_at)
 
     def _queue_left(self, key: GroupKey, now: float) -> None:
         """What the group uses is free in its old queue; what is only planned for it is to be asked of its new one."""
@@ -156,18 +238,6 @@ class Cycle:
         for root in self.usage.tree.roots:
             add(shared, self.usage.of(root).items())
         return shared
-
-    def _turns(self) -> Iterator[Entry]:
-        """First those who ask for nothing: they may only free room, and would hide what their queues ask for."""
-        asking = ordering.Turns(self.usage, self.totals, self.asking.asked)
-        others: list[Entry] = []
-        for entry in [self.entries[key] for key in self.dirty if key in self.entries]:
-            if self.asking.asks(entry):
-                asking.put(self.world.queue_of(entry.key), self.asking.order_key(entry), entry)
-            else:
-                others.append(entry)
-        self.dirty.clear()
-        return itertools.chain(others, asking)
 
     def _turn(self, entry: Entry, room: Room, failed: dict[object, Refusal], now: float) -> None:
         if entry.key not in self.world.members:
@@ -272,7 +342,7 @@ class Cycle:
 
     def _admitted(self, entry: Entry, now: float) -> None:
         entry.refusal = None
-        self._waiting.pop(entry.key, None)
+        self.asking.drop(entry.key)
         self.backlog.put(entry.key, None)
         self.grown |= self.plans.claims.drop(entry.key)
         if any(r.expected for r in self.plans.ledger.of_group(entry.key).values()):
@@ -292,13 +362,16 @@ class Cycle:
         if entry.refusal is None or entry.refusal.reason is not refusal.reason:
             entry.refused_at = now
         entry.refusal = refusal
-        self._waiting[entry.key] = None
+        self.asking.put(entry)
         self.count_waiting(entry)
 
-    def doubt_refusals(self, now: float) -> None:
+    def doubt_refusals(self) -> None:
         """A node came or changed: what kube-scheduler refused before, it may accept now."""
-        for key in self._waiting:
-            entry = self.entries[key]
+        self._refusals_doubtful = True
+
+    def _doubt_refusals(self, now: float) -> None:
+        self._refusals_doubtful = False
+        for entry in self.asking:
             if entry.refusal is not None and entry.refusal.reason is Reason.SCHEDULER_REFUSED:
                 entry.offered.clear()
                 entry.retry_at = now
@@ -308,7 +381,7 @@ class Cycle:
         refusal = entry.refusal
         self.backlog.put(entry.key, None if refusal is None else self._as_waiting(entry, refusal))
 
-    def _as_waiting(self, entry: Entry, refusal: Refusal) -> Waiting:
+    def _as_waiting(self, entry: Entry, refusal: Refusal) -> backlog.Waiting:
         tally = self.world.tallies.get(entry.key) or Tally()
         queue = self.world.queue_of(entry.key)
         strays: Counter[QueueName] = Counter()
@@ -320,14 +393,14 @@ class Cycle:
                 if pod is not None and standing(pod) is Standing.WAITING and not pod.queue_gated:
                     strays[pod.queue or queue] -= 1
         for_room = not refusal.reasons.isdisjoint(_FOR_ROOM)
-        return Waiting(queue, for_room, tuple(strays.items()), self.asking.asked(entry))
+        return backlog.Waiting(queue, for_room, tuple(strays.items()), self.asking.asked(entry))
 
     def _forget_group(self, entry: Entry) -> None:
         self.give_up(entry)
         self.grown |= self.plans.claims.drop(entry.key)
         self.backlog.put(entry.key, None)
         self.entries.pop(entry.key, None)
-        self._waiting.pop(entry.key, None)
+        self.asking.drop(entry.key)
         self._timers.pop(entry.key, None)
 
     def eviction_refused(self, effect: messages.Evict, now: float) -> None:
@@ -349,8 +422,11 @@ class Cycle:
 
     def room(self) -> Room:
         """A scratch of the room that is free now."""
+        return Room(self._snapshot())
+
+    def _snapshot(self) -> Snapshot:
         self.plans.ledger.fit()
-        return Room(Snapshot.take(self.world, self._feasibility, self.plans.ledger.reserved))
+        return Snapshot.take(self.world, self._feasibility, self.plans.ledger.reserved)
 
     def give_up(self, entry: Entry) -> None:
         """Revoke the group's plan."""
@@ -402,6 +478,6 @@ class Cycle:
     def _list_open_queues(self, now: float) -> None:
         known = () if self.nominating else self.usage.tree.admitting
         wanted = frozenset(name for name in known if self.backlog.is_open(name))
-        write = self.opening.write(wanted, now)
+        write = self.opening.write(wanted, now, closing=self.unfinished)
         if write is not None:
             self.effects.append(write)

@@ -41,13 +41,13 @@ _OFFERED_MEMBERS = 64
 class Engine:
     """All state of the extender's decisions. One owner calls `handle`; everybody may read `view`."""
 
-    def __init__(self, nominate_above: int) -> None:
+    def __init__(self, nominate_above: int, turns: int | None = None) -> None:
         self.world = World()
         self.active = False
-        self._cycle = Cycle(self.world, nominate_above)
+        self._cycle = Cycle(self.world, nominate_above, turns)
         self._plans = self._cycle.plans
         self.entries = self._cycle.entries
-        self.view = View(self.world, self._plans, self.entries)
+        self.view = View(self.world, self._plans, self.entries, self._cycle.pending)
         #: effects that undo a plan and could not be carried out, with the time to try again
         self._again: dict[messages.Effect, float] = {}
 
@@ -63,11 +63,13 @@ class Engine:
 
     def handle(self, event: messages.EngineEvent, now: float) -> list[messages.Effect]:
         """Take in one event at a time (seconds, never going back) and say what to do about it."""
+        self._cycle.disturbed |= not isinstance(event, messages.Tick)
         handler = self._HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event, now)
         else:
             self._world_event(event, now)
+        self._cycle.disturbed |= not isinstance(event, messages.Tick)  # the event may have run a cycle itself
         effects, self._cycle.effects = self._cycle.effects, []
         return effects
 
@@ -75,6 +77,11 @@ class Engine:
     def overcommits(self) -> Mapping[NodeName, Overcommit]:
         """Nodes with pods of ours on which more is bound than they have, and what becomes of each."""
         return self._cycle.repair.outlooks
+
+    @property
+    def unfinished(self) -> bool:
+        """True when a round was begun and is not over: the next `Tick` goes on with it."""
+        return self._cycle.unfinished
 
     def self_check(self) -> int:
         """Reservations that no waiting pod, no expectation and no revocation accounts for: 0, or a fault."""
@@ -209,7 +216,7 @@ class Engine:
         if before is None or changes.node_facts(before) != changes.node_facts(event.node):
             self._cycle.suspects.add(event.node.name)
             self._cycle.cluster_changed()
-            self._cycle.doubt_refusals(now)
+            self._cycle.doubt_refusals()
         if before is not None and self.active:
             self._cycle.repair.node_changed(before, now)
 
@@ -279,7 +286,7 @@ class Engine:
         entry.woken.discard(pod.uid)
         if node is not None and node not in event.offered and not entry.first_pass(event.pod, event.offered):
             self._not_offered(entry, pod, event.offered, now)
-        if self._cycle.planned(pod.uid) is None:
+        if self._cycle.planned(pod.uid) is None and not self._cycle.pending(entry.key):
             entry.reject(pod.uid)
 
     def _judge_now(self, entry: Entry, pod: Pod, offered: tuple[NodeName, ...], now: float) -> None:

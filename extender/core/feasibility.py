@@ -179,11 +179,9 @@ class Feasibility:
     def at(self, world: World) -> Facts:
         """The facts as they are now; the same object as before when nothing changed."""
         nodes = world.nodes
-        end, start = nodes.touched_before + len(nodes.touched), self._read - nodes.touched_before
-        if self._read < end:
-            rows = nodes.touched[start:] if start >= 0 else range(len(nodes.nodes))
-            self._facts = self._facts.after(tuple(nodes.nodes), rows)
-            self._read = end
+        if self._read < nodes.touches:
+            self._facts = self._facts.after(tuple(nodes.nodes), nodes.touched_since(self._read))
+            self._read = nodes.touches
         if world.topologies != self._topologies:
             self._topologies = dict(world.topologies)
             self._facts = self._facts.under(Levels(self._topologies.values()))

@@ -59,6 +59,8 @@ class Ledger:
         self._lingering: dict[Slot, Reservation] = {}
         self._lingering_of: Counter[GroupKey] = Counter()
         self.reserved = np.zeros_like(nodes.used)
+        #: told of each group whose plan changes
+        self.changed: Callable[[GroupKey], None] = lambda _: None
 
     def __len__(self) -> int:
         return len(self._by_slot)
@@ -72,6 +74,7 @@ class Ledger:
             return
         self._by_slot[entry.slot] = entry
         self._by_group.setdefault(entry.group, {})[entry.slot] = entry
+        self.changed(entry.group)
         self._put(entry)
 
     def release(self, slot: Slot) -> Reservation | None:
@@ -169,3 +172,4 @@ class Ledger:
         del plan[entry.slot]
         if not plan:
             del self._by_group[entry.group]
+        self.changed(entry.group)

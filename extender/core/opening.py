@@ -37,9 +37,13 @@ class OpenList:
         """Nothing of ours is under way any more."""
         self._asked, self._not_before = None, float("-inf")
 
-    def write(self, wanted: frozenset[QueueName], now: float) -> SetOpenQueues | None:
-        """The write that is due now."""
+    def write(self, wanted: frozenset[QueueName], now: float, closing: bool = False) -> SetOpenQueues | None:
+        """The write that is due now; while not all groups have been looked at, one that closes queues (`closing`)."""
         have = self._asked if self._asked is not None else self._seen
+        if closing:
+            if have is None:
+                return None
+            wanted &= have
         if wanted == have or now < self._not_before:
             return None
         if have is not None and wanted > have and now < self._written_at + REOPEN_SECONDS:

@@ -11,8 +11,10 @@ holds nobody up: the next one is asked.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, TypeVar
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from extender.core import fairshare
 from extender.core.ids import GroupKey, QueueName
@@ -20,7 +22,21 @@ from extender.core.resources import Amounts
 from extender.core.usage import Usage
 
 OrderKey = tuple[int, float, bool, str]
-T = TypeVar("T")
+
+
+class Item(Protocol):
+    """What waits for its turn."""
+
+    @property
+    def order(self) -> OrderKey:
+        """Its place in its queue."""
+
+    @property
+    def asked(self) -> Amounts:
+        """What it asks for."""
+
+
+T = TypeVar("T", bound=Item)
 
 
 def order_key(key: GroupKey, priority: int, arrival: float, gated: bool) -> OrderKey:
@@ -32,62 +48,94 @@ def order_key(key: GroupKey, priority: int, arrival: float, gated: bool) -> Orde
     return (-priority, arrival, gated, f"{key.namespace}/{key.name}/{key.source}")
 
 
-class Turns(Generic[T]):
-    """Items by queue, given out in order. What is asked for is asked of an item when its turn is near."""
+@dataclass(slots=True, eq=False)
+class Line(Generic[T]):
+    """Items of one queue in order, the first at the end. Whoever takes some away tells `Turns.shortened`."""
 
-    def __init__(self, usage: Usage, totals: Mapping[str, int], asked: Callable[[T], Amounts]) -> None:
+    items: list[T]
+
+
+class Turns(Generic[T]):
+    """Lines of items by queue, given out in order. What is asked for is asked of an item when its turn is near."""
+
+    def __init__(self, usage: Usage, totals: Mapping[str, int]) -> None:
         self._usage = usage
         self._totals = totals
-        self._asked = asked
-        self._of: dict[QueueName, list[tuple[OrderKey, T]]] = {}
+        #: heaps; the number tells lines with equal items apart
+        self._of: dict[QueueName, list[tuple[OrderKey, int, Line[T]]]] = {}
+        self._numbers = itertools.count()
+        #: lines of queues that admit nothing
+        self._barred: list[Line[T]] = []
         #: by queue, None for the top: the queues below it in which something is left
         self._below: dict[QueueName | None, list[tuple[fairshare.Rank, QueueName]]] = {}
+        #: what was asked, and the state of usage, when the first line was given out
+        self._before: tuple[Amounts, int] = ((), 0)
 
-    def put(self, queue: QueueName, key: OrderKey, item: T) -> None:
-        """One item; all must be put before the first is taken."""
-        self._of.setdefault(queue, []).append((key, item))
+    def put(self, queue: QueueName, line: Line[T]) -> None:
+        """A line that is not empty; `rank` is due before the first one is taken."""
+        if queue in self._usage.tree.admitting:
+            heapq.heappush(self._of.setdefault(queue, []), (line.items[-1].order, next(self._numbers), line))
+        else:
+            self._barred.append(line)
 
-    def __iter__(self) -> Iterator[T]:
-        """All items. Those of queues that admit nothing come last: their order does not matter."""
-        barred = [name for name in self._of if name not in self._usage.tree.admitting]
-        others = [item for name in barred for _, item in self._of.pop(name)]
-        for items in self._of.values():
-            items.sort(key=lambda one: one[0], reverse=True)
-        self._rank_all()
-        while self._below[None]:
-            yield from self._take()
-        yield from others
-
-    def _take(self) -> Iterator[T]:
-        way: list[QueueName | None] = [None]
-        name = self._below[None][0][1]
-        while name in self._below:
-            way.append(name)
-            name = self._below[name][0][1]
-        left, before = self._of[name], self._usage.changes
-        _, item = left.pop()
-        yield item
-        if left and self._usage.changes == before and self._asked(left[-1][1]) == self._asked(item):
-            return  # nothing was given, and the next one asks for the same
-        for above in reversed(way):
-            ranked = self._below[above]
-            if not (self._of.get(name) or self._below.get(name)):
-                heapq.heappop(ranked)
-            elif len(ranked) > 1:
-                heapq.heapreplace(ranked, (self._rank(name), name))
-            if above is not None:
-                name = above
-
-    def _rank_all(self) -> None:
+    def rank(self) -> None:
+        """Compare all queues anew: lines were put, or usage has changed by what is no turn."""
         levels: dict[QueueName | None, set[QueueName]] = {None: set()}
         for queue in self._of:
             path = self._usage.tree.path(queue)
             for name, above in zip(path, (*path[1:], None), strict=True):
                 levels.setdefault(above, set()).add(name)
+        self._below.clear()
         for above in sorted(levels, key=self._depth, reverse=True):
             names = sorted(levels[above])
             self._below[above] = [(self._rank(name) if len(names) > 1 else _ALONE, name) for name in names]
             heapq.heapify(self._below[above])
+
+    def first(self) -> Line[T] | None:
+        """The line whose turn it is; None when nothing is left. Those that admit nothing come last, in any order."""
+        if not self._of:
+            return self._barred[-1] if self._barred else None
+        line = self._of[self._way()[-1]][0][2]
+        self._before = (line.items[-1].asked, self._usage.changes)
+        return line
+
+    def shortened(self) -> None:
+        """Items of the first line were taken away, at least the first one."""
+        if not self._of:
+            if not self._barred[-1].items:
+                self._barred.pop()
+            return
+        way = self._way()
+        name = way[-1]
+        lines = self._of[name]
+        _, number, line = lines[0]
+        if line.items:
+            heapq.heapreplace(lines, (line.items[-1].order, number, line))
+        else:
+            heapq.heappop(lines)
+        if lines and self._before == (lines[0][2].items[-1].asked, self._usage.changes):
+            return  # nothing was given, and the next one asks for the same
+        if not lines:
+            del self._of[name]
+        self._rank_way(way)
+
+    def _rank_way(self, way: list[QueueName]) -> None:
+        """Compare the queues on this way with their siblings anew, from below; those with nothing left go."""
+        for name, above in zip(reversed(way), (*reversed(way[:-1]), None), strict=True):
+            ranked = self._below[above]
+            if not (self._of.get(name) or self._below.get(name)):
+                heapq.heappop(ranked)
+                if not ranked:
+                    del self._below[above]
+            elif len(ranked) > 1:
+                heapq.heapreplace(ranked, (self._rank(name), name))
+
+    def _way(self) -> list[QueueName]:
+        """From the top to the queue whose turn it is, the best of its siblings at each level."""
+        way = [self._below[None][0][1]]
+        while way[-1] in self._below:
+            way.append(self._below[way[-1]][0][1])
+        return way
 
     def _depth(self, name: QueueName | None) -> int:
         return 0 if name is None else len(self._usage.tree.path(name))
@@ -95,12 +143,12 @@ class Turns(Generic[T]):
     def _rank(self, name: QueueName) -> fairshare.Rank:
         at = self._usage.tree.at(name)
         assert at is not None
-        return fairshare.rank(at, self._usage.of(name), self._asked(self._next(name)) if at.owned else (), self._totals)
+        return fairshare.rank(at, self._usage.of(name), self._next(name).asked if at.owned else (), self._totals)
 
     def _next(self, name: QueueName) -> T:
         while name in self._below:
             name = self._below[name][0][1]
-        return self._of[name][-1][1]
+        return self._of[name][0][2].items[-1]
 
 
 #: the rank of a queue that has no siblings to be compared with

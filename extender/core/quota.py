@@ -92,6 +92,8 @@ class Tree:
         self.downwards = tuple(sorted(self._at, key=lambda name: (len(self._at[name].path), name)))
         self.roots = tuple(name for name in self.downwards if len(self._at[name].path) == 1)
         self.admitting = frozenset(name for name, at in self._at.items() if at.admits)
+        #: where a cap is, and of what
+        self.capped = tuple((name, resource) for name, at in self._at.items() for resource in at.capability)
 
     def at(self, name: QueueName) -> Position | None:
         """Where a queue stands; None when there is none of this name."""

@@ -49,13 +49,15 @@ class Usage:
         self._base: dict[QueueName, Sums] = {}
         #: kept and not used, of the whole cluster
         self.unused: Sums = {}
+        #: what was used when a round began and is free since: below a cap it is left to the next round
+        self.withheld: Mapping[tuple[QueueName, str], int] = {}
 
-    def follow(self, tree: Tree, grants: Grants) -> None:
-        """Count for another tree, or other guarantees."""
+    def follow(self, tree: Tree, grants: Grants) -> bool:
+        """Count for another tree, or other guarantees; False when they are the same."""
         same = tree is self.tree and grants.kept == self.grants.kept
         self.tree, self.grants = tree, grants
         if same:
-            return
+            return False
         self._kept = frozenset(resource for amounts in grants.kept.values() for resource in amounts)
         self._total.clear()
         self._base.clear()
@@ -66,6 +68,7 @@ class Usage:
         for group in self._groups.values():
             for (named, amounts), number in group.of.items():
                 self._book(named or group.queue, amounts, number)
+        return True
 
     def charge(self, key: GroupKey, named: QueueName | None, amounts: Amounts, sign: int) -> None:
         """Add amounts to a group (sign 1) or take them away (sign -1); `named`: the queue that the pod itself names."""

@@ -6,7 +6,7 @@ Takes the engine's records, gives look-ups in O(1); must not decide. The records
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from extender.core.ids import GroupKey, NodeName, PodUid
@@ -28,10 +28,13 @@ class Member:
 class View:
     """Look-ups over the engine's newest decisions."""
 
-    def __init__(self, world: World, plans: Plans, entries: Mapping[GroupKey, Entry]) -> None:
+    def __init__(
+        self, world: World, plans: Plans, entries: Mapping[GroupKey, Entry], pending: Callable[[GroupKey], bool]
+    ) -> None:
         self._world = world
         self._plans = plans
         self._entries = entries
+        self._pending = pending
 
     def planned(self, uid: PodUid) -> NodeName | None:
         """The node planned for this pod."""
@@ -43,6 +46,11 @@ class View:
         pod = self._world.pods.get(uid)
         entry = None if pod is None else self._entries.get(pod.group)
         return None if entry is None else entry.refusal
+
+    def pending(self, uid: PodUid) -> bool:
+        """True when this pod's group is still to be looked at in the round that was begun."""
+        pod = self._world.pods.get(uid)
+        return pod is not None and self._pending(pod.group)
 
     def vetoes(self, members: Iterable[Member]) -> dict[PodUid, str]:
         """For a release: members that must not be bound, with the reason (design 2, invariant 2)."""

@@ -68,6 +68,16 @@ class NodeTable:
         self._free_rows.append(row)
         self._touch(row)
 
+    @property
+    def touches(self) -> int:
+        """How often a row was touched."""
+        return self.touched_before + len(self.touched)
+
+    def touched_since(self, touches: int) -> list[int]:
+        """The rows that were touched after so many touches; all, when those are not known any more."""
+        start = touches - self.touched_before
+        return self.touched[start:] if start >= 0 else list(range(len(self.nodes)))
+
     def _touch(self, row: int) -> None:
         self.touched.append(row)
         if len(self.touched) >= 2 * _TOUCHES_KEPT:
@@ -141,6 +151,8 @@ class World:
         self._needs: dict[GroupKey, Need | Refusal] = {}
         #: the same for their queues
         self._queue_of: dict[GroupKey, QueueName] = {}
+        #: told of each group of which a member, the object or its namespace's queue may have changed
+        self.changed: Callable[[GroupKey], None] = lambda _: None
 
     def apply(self, event: messages.WorldEvent) -> None:
         """Take in one event. Twice the same event, or events for unknown objects, change nothing."""
@@ -189,6 +201,7 @@ class World:
     def _doubt(self, key: GroupKey) -> None:
         self._needs.pop(key, None)
         self._queue_of.pop(key, None)
+        self.changed(key)
 
     def node(self, name: NodeName) -> Node | None:
         """The newest state of a node."""
@@ -240,6 +253,7 @@ class World:
 
     def _renew(self, before: Pod, pod: Pod) -> None:
         self.members[pod.group][pod.uid] = pod
+        self.changed(pod.group)
         if self.tallies[pod.group].replace(before, pod):
             self._doubt(pod.group)
 
@@ -331,15 +345,18 @@ class World:
             self.budgets.pop(event.namespace, None)
 
     def _namespace_seen(self, event: messages.NamespaceSeen) -> None:
-        if self.namespace_queue.get(event.name) != event.queue:
-            self._needs.clear()
-            self._queue_of.clear()
-        self.namespace_queue[event.name] = event.queue
+        before, self.namespace_queue[event.name] = self.namespace_queue.get(event.name), event.queue
+        if before != event.queue:
+            self._doubt_all(event.name)
 
     def _namespace_gone(self, event: messages.NamespaceGone) -> None:
         if self.namespace_queue.pop(event.name, None) is not None:
-            self._needs.clear()
-            self._queue_of.clear()
+            self._doubt_all(event.name)
+
+    def _doubt_all(self, namespace: str) -> None:
+        for key in self.members:
+            if key.namespace == namespace:
+                self._doubt(key)
 
     _HANDLERS: ClassVar[dict[type, Any]] = {
         messages.PodSeen: _pod_seen,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,13 +11,30 @@ from hypothesis import strategies as st
 from extender.core import fairshare
 from extender.core.ids import GroupKey, QueueName, Source
 from extender.core.model import Queue
-from extender.core.ordering import Turns, order_key
+from extender.core.ordering import Line, OrderKey, Turns, order_key
 from extender.core.quota import Grants, Tree
+from extender.core.resources import Amounts
 from extender.core.usage import Usage
 from tests.builders import GPU, group_key, make_queue
 
 TOTALS = {GPU: 100}
 Group = tuple[str, str, int, int, float]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A group that waits for its turn."""
+
+    group: Group
+
+    @property
+    def order(self) -> OrderKey:
+        name, _, _, priority, arrival = self.group
+        return order_key(group_key(name), priority, arrival, False)
+
+    @property
+    def asked(self) -> Amounts:
+        return ((GPU, self.group[2]),)
 
 
 def usage_of(*queues: Queue) -> Usage:
@@ -28,15 +46,20 @@ def usage_of(*queues: Queue) -> Usage:
 
 def take(usage: Usage, groups: list[Group], given_to: Callable[[Group], bool] = lambda _: True) -> list[str]:
     """The names in the order of their turns, when those that it is `given_to` get what they ask for."""
-    turns: Turns[Group] = Turns(usage, TOTALS, lambda group: ((GPU, group[2]),))
-    for group in groups:
-        name, queue, _, priority, arrival = group
-        turns.put(QueueName(queue), order_key(group_key(name), priority, arrival, False), group)
+    turns: Turns[Item] = Turns(usage, TOTALS)
+    lines: dict[tuple[str, int], list[Item]] = {}
+    for group in groups:  # two lines a queue
+        lines.setdefault((group[1], group[2] % 2), []).append(Item(group))
+    for (queue, _), line in lines.items():
+        turns.put(QueueName(queue), Line(sorted(line, key=lambda item: item.order, reverse=True)))
+    turns.rank()
     found = []
-    for group in turns:
+    while (first := turns.first()) is not None:
+        group = first.items.pop().group
         found.append(group[0])
         if given_to(group):
             usage.charge(group_key(group[1]), None, ((GPU, group[2]),), 1)
+        turns.shortened()
     return found
 
 

@@ -1,0 +1,159 @@
+"""One round over the groups that are to be looked at, in order, in as many pieces as the shell wants.
+
+Takes lines of groups and the room at its beginning, gives one group after the other; must not judge them.
+
+While a round lasts, room and quota only shrink for it: what becomes free between two pieces is left to the next
+round, which begins with the first group again. So nobody is overtaken because a round was made in pieces, and
+groups that fare alike go on doing so. What is taken between two pieces counts at once, and who comes is put
+into the order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from extender.core.ids import GroupKey, QueueName
+from extender.core.ordering import Line, Turns
+from extender.core.quota import Sums
+from extender.core.reasons import Refusal
+from extender.core.snapshot import Matrix, Room, Snapshot
+from extender.core.usage import Usage
+from extender.core.waiting import Place
+from extender.core.world import NodeTable
+
+#: tells a group of the refusal of one that is the same; False when the group must be looked at itself
+HandOn = Callable[[Place, Refusal], bool]
+
+
+class Sweep:
+    """One round over what was added to it."""
+
+    def __init__(self, room: Room, nodes: NodeTable, usage: Usage, totals: Sums, now: float) -> None:
+        self.room = room
+        self.began = now
+        #: what the first of those that are the same was refused for
+        self.failed: dict[object, Refusal] = {}
+        self._nodes = nodes
+        self._usage = usage
+        self._left: dict[GroupKey, Place] = {}
+        #: those who ask for nothing come first: they may only free room, and would hide what their queues ask for
+        self._others: deque[Place] = deque()
+        self._turns: Turns[Place] = Turns(usage, totals)
+        #: the first of a line was given out: its queue is to be compared with others when that turn is over
+        self._taken = False
+        #: lines were added, or usage changed between two pieces: all queues are to be compared
+        self._unranked = False
+        #: lines of which the refusal has been handed on
+        self._handed: set[Line[Place]] = set()
+        self._read = nodes.touches
+        #: at the end of a piece: the state of usage, what counted as used where a cap is, and what of that is free
+        self._changes = usage.changes
+        self._used: dict[tuple[QueueName, str], int] = {}
+        self._withheld: Mapping[tuple[QueueName, str], int] = {}
+
+    def add(self, line: list[Place]) -> None:
+        """Groups that fare alike, in order."""
+        if line[0].asks:
+            self._turns.put(line[0].queue, Line(line[::-1]))
+            self._unranked = True
+        else:
+            self._others += line
+        self._left.update((place.entry.key, place) for place in line)
+
+    def insert(self, place: Place) -> None:
+        """A group that something happened to is looked at whatever befell those before it."""
+        place.settled = False
+        if self._left.get(place.entry.key) is not place:
+            self.add([place])
+
+    def left(self) -> Iterator[Place]:
+        """Those whose turn is still to come."""
+        return iter(self._left.values())
+
+    def pending(self, key: GroupKey) -> bool:
+        """True when the group's turn is still to come."""
+        return key in self._left
+
+    def next(self, hand_on: HandOn) -> Place | None:
+        """The group whose turn it is; None when all had theirs."""
+        while self._others:
+            place = self._others.popleft()
+            if self._left.get(place.entry.key) is place:
+                del self._left[place.entry.key]
+                return place
+        self._end_turn()
+        if self._unranked:
+            self._turns.rank()
+            self._unranked = False
+        while (line := self._turns.first()) is not None:
+            place = line.items[-1]
+            refusal = self.failed.get(place.same) if line not in self._handed and place.same is not None else None
+            if refusal is not None:
+                self._hand_on_all(line, refusal, hand_on)
+                continue
+            line.items.pop()
+            self._taken = True
+            if self._left.get(place.entry.key) is place:
+                del self._left[place.entry.key]
+                return place
+            self._end_turn()
+        return None
+
+    def _end_turn(self) -> None:
+        if self._taken:
+            self._turns.shortened()
+            self._taken = False
+
+    def _hand_on_all(self, line: Line[Place], refusal: Refusal, hand_on: HandOn) -> None:
+        self._handed.add(line)
+        kept = []
+        for place in line.items:
+            if self._left.get(place.entry.key) is not place:
+                continue
+            if hand_on(place, refusal):
+                del self._left[place.entry.key]
+            else:
+                kept.append(place)
+        line.items = kept
+        self._turns.shortened()
+
+    # --- in pieces ------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """The piece ends."""
+        self._end_turn()
+        usage = self._usage
+        self._withheld, usage.withheld = usage.withheld, {}
+        self._used = {
+            (name, resource): usage.of(name).get(resource, 0) + self._withheld.get((name, resource), 0)
+            for name, resource in usage.tree.capped
+        }
+        self._changes = usage.changes
+
+    def resume(self, snapshot: Snapshot | None) -> None:
+        """The next piece begins. When events came in between: with what is free now, where that is no more than
+        was left of the room."""
+        if snapshot is not None:
+            self.room = Room(snapshot, self._least(snapshot))
+        usage = self._usage
+        usage.withheld = self._withheld
+        if usage.changes != self._changes:
+            self._unranked = True
+            usage.withheld = {
+                (name, resource): used - now
+                for (name, resource), used in self._used.items()
+                if used > (now := usage.of(name).get(resource, 0))
+            }
+
+    def _least(self, snapshot: Snapshot) -> Matrix:
+        before, after = self.room.free, snapshot.free
+        rows, width = before.shape
+        least = np.minimum(after, 0)
+        np.minimum(after[:rows, :width], before, out=least[:rows, :width])
+        changed = self._nodes.touched_since(self._read)
+        least[changed] = np.minimum(least[changed], 0)
+        self._read = self._nodes.touches
+        return least
