@@ -13,10 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from extender.core import fairshare
-from extender.core.claims import Claim, Claims
+from extender.core.claims import Claims
 from extender.core.ids import GroupKey, QueueName
 from extender.core.matching import Mask
 from extender.core.model import Shape
@@ -76,7 +74,7 @@ class Allowance:
             return None
         barred: Barred | None = None
         for claim in waiting:
-            rows = _rows(self.room, claim)
+            rows = self.room.snapshot.facts.open_to(claim.constraints)
             if any(self.room.usable_on(rows, r) - asked[r] < amount for r, amount in claim.asked if r in asked):
                 barred = Barred(rows if barred is None else barred.rows | rows, claim.key)
         return barred
@@ -118,14 +116,6 @@ def owns(usage: Usage, queue: QueueName, asked: Amounts) -> bool:
     ats = [(usage.tree.at(name), usage.of(name)) for name in usage.tree.path(queue)]
     found = [fairshare.inside(at, used, asked) for at, used in ats if at is not None]
     return True in found and False not in found
-
-
-def _rows(room: Room, claim: Claim) -> Mask:
-    facts = room.snapshot.facts
-    rows = np.zeros_like(facts.open)
-    for constraints in claim.constraints:
-        rows |= facts.mask(constraints)
-    return rows & facts.open
 
 
 def over_capability(

@@ -78,6 +78,8 @@ class Cycle:
         self._sweep: Sweep | None = None
         #: events came since the last piece
         self.disturbed = False
+        #: two refusals, and whether they are equal and of the same reasons: many groups share each of them
+        self._compared = (Refusal(Reason.QUEUED), Refusal(Reason.QUEUED), True, True)
         #: kube-scheduler may accept now what it refused
         self._refusals_doubtful = False
         self._feasibility = Feasibility()
@@ -130,7 +132,7 @@ class Cycle:
 
     def pending(self, key: GroupKey) -> bool:
         """True when the group is still to be looked at in the round that was begun."""
-        return self._sweep is not None and (key in self.dirty or self._sweep.pending(key))
+        return self._sweep is not None and (key in self.dirty or self.asking.due(key, self._sweep))
 
     def _begin(self, now: float) -> Sweep:
         room = self.room()  # 1. snapshot
@@ -151,7 +153,7 @@ class Cycle:
     def _give_up_round(self) -> None:
         """What it rests on has changed, so that more may be possible than it knows of: the next one begins anew."""
         if self._sweep is not None:
-            left = list(self._sweep.left())
+            left = self._sweep.left()
             self.dirty.update((place.entry.key, None) for place in left if not place.settled)
             self.grown |= any(place.settled for place in left)
             self._sweep, self.usage.withheld = None, {}
@@ -175,16 +177,15 @@ class Cycle:
     def _hand_on(self, now: float, place: Place, refusal: Refusal) -> bool:
         """A group waits for the same as one that is equal and was refused: False when it must be looked at itself."""
         entry, known = place.entry, place.entry.refusal
-        if not place.settled or known is None:
+        if not place.settled or known is None or entry.offered or now < entry.retry_at or self.plans.lingers(entry):
             return False
-        if known is refusal:
+        if known is not self._compared[0] or refusal is not self._compared[1]:
+            self._compared = (known, refusal, known == refusal, known.reasons == refusal.reasons)
+        _, _, equal, for_the_same = self._compared
+        if equal or (for_the_same and not self.plans.claims.has(entry.key)):
+            entry.refusal = refusal
             return True
-        if entry.offered or self.plans.lingers(entry) or now < entry.retry_at:
-            return False
-        if known != refusal and (known.reasons != refusal.reasons or self.plans.claims.has(entry.key)):
-            return False
-        entry.refusal = refusal
-        return True
+        return False
 
     def cluster_changed(self) -> None:
         """A node came, changed or went."""

@@ -75,6 +75,7 @@ class Facts:
         self._open: Mask | None = None
         self._labels = labels
         self._masks: dict[Constraints, Mask] = {}
+        self._unions: dict[frozenset[Constraints], Mask] = {}
         self._domains: dict[Keys, Domains] = {}
 
     @property
@@ -91,6 +92,14 @@ class Facts:
         if mask is None:
             mask = matching.accepted(constraints, self)
             _keep(self._masks, constraints, mask, _MASKS)
+        return mask
+
+    def open_to(self, any_of: frozenset[Constraints]) -> Mask:
+        """Open rows that a pod with one of these constraints accepts. The mask is shared: not to be changed."""
+        mask = self._unions.get(any_of)
+        if mask is None:
+            mask = np.logical_or.reduce([self.mask(constraints) for constraints in any_of]) & self.open
+            _keep(self._unions, any_of, mask, _MASKS)
         return mask
 
     def domains(self, keys: Keys) -> Domains:

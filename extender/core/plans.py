@@ -31,6 +31,8 @@ class Plans:
     def __init__(self, world: World, usage: Usage) -> None:
         self._world = world
         self._usage = usage
+        #: of a cluster in which nothing runs, and that has no queues
+        self._unused = Usage(world.queue_of)
         self.claims = Claims()
         self.ledger = Ledger(world.nodes, usage.charge)
         self.holds: Mapping[PodUid, Hold] = {}
@@ -120,8 +122,8 @@ class Plans:
         wish = self._wish(entry, now)
         if not isinstance(wish, Wish):
             return False
-        alone, queue = Usage(self._world.queue_of), self._world.queue_of(entry.key)
-        return isinstance(planning.fulfil(wish, there := room.emptied(), Allowance(alone, queue, there)), Plan)
+        alone = Allowance(self._unused, self._world.queue_of(entry.key), there := room.emptied())
+        return isinstance(planning.fulfil(wish, there, alone), Plan)
 
     def lead(self, entry: Entry, nominate: bool, now: float) -> Iterator[Effect]:
         """Effects that bring kube-scheduler to the plan; each is given once."""

@@ -21,6 +21,8 @@ from extender.core.resources import CPU, MEMORY, PODS, Columns, Row, exact_sum
 from extender.core.world import World
 
 Matrix = npt.NDArray[np.int64]
+#: sums of what is free, by identity of the mask and resource; with the mask, so that the identity stays its own
+UsableSums = dict[tuple[int, str], tuple[Mask, int]]
 
 #: resources that any node may have; every other one marks nodes that are worth keeping for who asks for it
 _ORDINARY = (CPU, MEMORY, PODS, "ephemeral-storage")
@@ -29,6 +31,8 @@ _ORDINARY_PREFIXES = ("hugepages-", "attachable-volumes-")
 _LAST = 2**62
 #: shapes kept in their read form
 _WANTS = 1024
+#: sums kept; each keeps a mask of all rows
+_SUMS = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +66,8 @@ class Snapshot:
     totals: npt.NDArray[np.float64]
     _lates: dict[frozenset[int], Ints | None] = field(default_factory=dict)
     _wants: dict[Shape, Want] = field(default_factory=dict)
+    #: sums over the rooms in which nothing runs
+    sums_emptied: UsableSums = field(default_factory=dict)
 
     @classmethod
     def take(cls, world: World, feasibility: Feasibility, reserved: Matrix | None = None) -> Snapshot:
@@ -151,25 +157,25 @@ class Snapshot:
 class Room:
     """Free room that is being used up: the scratch of one cycle, or of one simulation."""
 
-    def __init__(self, snapshot: Snapshot, free: Matrix | None = None) -> None:
+    def __init__(self, snapshot: Snapshot, free: Matrix | None = None, sums: UsableSums | None = None) -> None:
         self.snapshot = snapshot
         self.free = (snapshot.free if free is None else free).copy(order="F")
-        #: sums over ready nodes that are open to pods, until something is taken or given back
-        self._usable: dict[str, int] = {}
+        #: sums that were asked for; shared by all rooms that are equal, until something is taken or given back
+        self._sums: UsableSums = {} if sums is None else sums
 
     def copy(self) -> Room:
         """A scratch of its own, with what was taken here taken."""
-        return Room(self.snapshot, self.free)
+        return Room(self.snapshot, self.free, self._sums)
 
     def emptied(self) -> Room:
         """The room that there would be if nothing ran."""
-        return Room(self.snapshot, self.snapshot.allocatable)
+        return Room(self.snapshot, self.snapshot.allocatable, self.snapshot.sums_emptied)
 
     def take(self, row: int, request: Row, count: int = 1) -> None:
         """Use up the room of `count` pods of this request on a node."""
         width = min(len(request), self.free.shape[1])
         self.free[row, :width] -= request[:width] * count
-        self._usable.clear()
+        self._sums = {}
 
     def give_back(self, row: int, request: Row, count: int = 1) -> None:
         """Undo `take`, or simulate the absence of pods that run there."""
@@ -177,13 +183,18 @@ class Room:
 
     def usable(self, resource: str) -> int:
         """What is free of a resource on the nodes that take any pod now."""
-        found = self._usable.get(resource)
-        if found is None:
-            found = self._usable[resource] = self.usable_on(self.snapshot.facts.open, resource)
-        return found
+        return self.usable_on(self.snapshot.facts.open, resource)
 
     def usable_on(self, rows: Mask, resource: str) -> int:
-        """What is free of a resource on these rows."""
+        """What is free of a resource on these rows, which must not change after."""
+        known = self._sums.get((id(rows), resource))
+        if known is None:
+            if len(self._sums) >= _SUMS:
+                self._sums.clear()
+            known = self._sums[id(rows), resource] = (rows, self._sum(rows, resource))
+        return known[1]
+
+    def _sum(self, rows: Mask, resource: str) -> int:
         column = self.snapshot.columns.of(resource)
         if column is None or column >= self.free.shape[1]:
             return 0

@@ -11,11 +11,11 @@ into the order.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from extender.core.ids import GroupKey, QueueName
+from extender.core.ids import QueueName
 from extender.core.ordering import Line, Turns
 from extender.core.quota import Sums
 from extender.core.reasons import Refusal
@@ -38,7 +38,6 @@ class Sweep:
         self.failed: dict[object, Refusal] = {}
         self._nodes = nodes
         self._usage = usage
-        self._left: dict[GroupKey, Place] = {}
         #: those who ask for nothing come first: they may only free room, and would hide what their queues ask for
         self._others: deque[Place] = deque()
         self._turns: Turns[Place] = Turns(usage, totals)
@@ -46,6 +45,7 @@ class Sweep:
         self._taken = False
         #: lines were added, or usage changed between two pieces: all queues are to be compared
         self._unranked = False
+        self._lines: list[Line[Place]] = []
         #: lines of which the refusal has been handed on
         self._handed: set[Line[Place]] = set()
         self._read = nodes.touches
@@ -57,32 +57,31 @@ class Sweep:
     def add(self, line: list[Place]) -> None:
         """Groups that fare alike, in order."""
         if line[0].asks:
-            self._turns.put(line[0].queue, Line(line[::-1]))
+            self._lines.append(Line(line[::-1]))
+            self._turns.put(line[0].queue, self._lines[-1])
             self._unranked = True
         else:
             self._others += line
-        self._left.update((place.entry.key, place) for place in line)
+        for place in line:
+            place.due_in = self
 
     def insert(self, place: Place) -> None:
         """A group that something happened to is looked at whatever befell those before it."""
         place.settled = False
-        if self._left.get(place.entry.key) is not place:
+        if place.due_in is not self:
             self.add([place])
 
-    def left(self) -> Iterator[Place]:
+    def left(self) -> list[Place]:
         """Those whose turn is still to come."""
-        return iter(self._left.values())
-
-    def pending(self, key: GroupKey) -> bool:
-        """True when the group's turn is still to come."""
-        return key in self._left
+        lines = (self._others, *(line.items for line in self._lines))
+        return [place for places in lines for place in places if place.due_in is self]
 
     def next(self, hand_on: HandOn) -> Place | None:
         """The group whose turn it is; None when all had theirs."""
         while self._others:
             place = self._others.popleft()
-            if self._left.get(place.entry.key) is place:
-                del self._left[place.entry.key]
+            if place.due_in is self:
+                place.due_in = None
                 return place
         self._end_turn()
         if self._unranked:
@@ -96,8 +95,8 @@ class Sweep:
                 continue
             line.items.pop()
             self._taken = True
-            if self._left.get(place.entry.key) is place:
-                del self._left[place.entry.key]
+            if place.due_in is self:
+                place.due_in = None
                 return place
             self._end_turn()
         return None
@@ -111,10 +110,10 @@ class Sweep:
         self._handed.add(line)
         kept = []
         for place in line.items:
-            if self._left.get(place.entry.key) is not place:
+            if place.due_in is not self:
                 continue
             if hand_on(place, refusal):
-                del self._left[place.entry.key]
+                place.due_in = None
             else:
                 kept.append(place)
         line.items = kept

@@ -33,6 +33,8 @@ class Place:
     same: object | None
     #: it was looked at since it was made
     settled: bool = False
+    #: the round in which its turn is to come
+    due_in: object | None = None
 
 
 def _order(place: Place) -> OrderKey:
@@ -99,6 +101,11 @@ class Waiting(Asking):
             )
             entry.offered = lists
         return place
+
+    def due(self, key: GroupKey, sweep: object) -> bool:
+        """True when the group's turn in this round is to come."""
+        place = self._places.get(key)
+        return place is not None and place.due_in is sweep
 
     def lines(self) -> Iterator[list[Place]]:
         """All that wait, by line; each line in order. Not to be changed."""

@@ -2,6 +2,7 @@
 
 Takes events from watches and calls, gives them to the engine one at a time, runs a cycle when the inbox is
 drained, and hands effects on; must not do I/O or decide. No lock is needed: nobody else calls the engine.
+A cycle over many waiting groups is made in pieces, so that calls are answered and events taken in between.
 Each event has a cause id, which its effects bear; what a cycle decides bears that of the event before it.
 """
 
@@ -15,8 +16,12 @@ from typing import Protocol
 from extender.core import messages
 from extender.core.engine import Engine
 
-#: events handled before the loop gets a turn: some milliseconds
-_TURN = 100
+#: groups that the engine looks at before the clock is read; each takes a fraction of a millisecond
+TURNS = 8
+#: events are handled for so long before a cycle, and so long one piece of it takes
+PIECE_SECONDS = 0.003
+#: turns that the loop gets then: in these a call is read, handled, and answered
+_YIELDS = 4
 #: how often time alone may change a decision
 TICK_SECONDS = 0.1
 
@@ -25,7 +30,7 @@ class Observer(Protocol):
     """Hears of each round of the inbox."""
 
     def cycle(self, seconds: float) -> None:
-        """A cycle took so long."""
+        """A cycle took so long, all its pieces together."""
 
 
 class Owner:
@@ -47,6 +52,8 @@ class Owner:
         self._inbox: deque[tuple[messages.EngineEvent, asyncio.Future[None] | None]] = deque()
         self._wake = asyncio.Event()
         self._events = 0
+        #: seconds that the pieces of the cycle have taken
+        self._spent = 0.0
         self._cause = "start"
 
     def post(self, event: messages.EngineEvent) -> None:
@@ -65,27 +72,43 @@ class Owner:
         """Serve the inbox for ever."""
         while True:
             await self._wake_or_tick()
-            answered: list[asyncio.Future[None]] = []
-            for _ in range(_TURN):
-                if not self._inbox:
-                    self._wake.clear()
-                    break
-                event, done = self._inbox.popleft()
-                self._events += 1
-                self._cause = f"{type(event).__name__}-{self._events}"
-                self._handle(event)
-                if done is not None:
-                    answered.append(done)
-            started = self._clock()
-            self._handle(messages.Tick())
-            self._observer.cycle(self._clock() - started)
+            answered = self._take_in()
+            self._piece()
             for done in answered:
                 if not done.done():
                     done.set_result(None)
-            await asyncio.sleep(0)
+            for _ in range(_YIELDS):
+                await asyncio.sleep(0)
+
+    def _take_in(self) -> list[asyncio.Future[None]]:
+        """Handle what is in the inbox, for some milliseconds; who asked for it."""
+        answered: list[asyncio.Future[None]] = []
+        until = self._clock() + PIECE_SECONDS
+        while self._inbox:
+            event, done = self._inbox.popleft()
+            self._events += 1
+            self._cause = f"{type(event).__name__}-{self._events}"
+            self._handle(event)
+            if done is not None:
+                answered.append(done)
+            if self._clock() >= until:
+                return answered
+        self._wake.clear()
+        return answered
+
+    def _piece(self) -> None:
+        """A cycle, or so much of it as may be done at once."""
+        started = self._clock()
+        self._handle(messages.Tick())
+        while self._engine.unfinished and self._clock() < started + PIECE_SECONDS:
+            self._handle(messages.Tick())
+        self._spent += self._clock() - started
+        if not self._engine.unfinished:
+            self._observer.cycle(self._spent)
+            self._spent = 0.0
 
     async def _wake_or_tick(self) -> None:
-        if self._inbox:
+        if self._inbox or self._engine.unfinished:
             return
         try:
             async with asyncio.timeout(TICK_SECONDS):

@@ -106,6 +106,8 @@ class Verbs:
         try:
             async with asyncio.timeout(CYCLE_SECONDS):
                 await self._owner.ask(called)
+                while self._engine.view.pending(called.pod.uid):
+                    await self._owner.ask(messages.Tick())
         except TimeoutError:
             return  # the pod is judged all the same, and woken when that admits it
 

@@ -37,8 +37,9 @@ class Race:
 class Cluster:
     """The truth, and everybody who acts on it but the engine."""
 
-    def __init__(self, above: int) -> None:
+    def __init__(self, above: int, turns: int | None = None) -> None:
         self._above = above
+        self._turns = turns
         self.now = engine_driver.START
         self.truth = World()
         self.open: frozenset[QueueName] | None = None
@@ -70,7 +71,7 @@ class Cluster:
 
     def restart(self) -> None:
         """A new engine lists the cluster; what the old one had not written is lost."""
-        self.engine = Engine(self._above)
+        self.engine = Engine(self._above, self._turns)
         self.watch.clear()
         self.writes.clear()
         self.evicting.clear()
@@ -95,7 +96,7 @@ class Cluster:
             if isinstance(event, messages.ActivityChanged):
                 self.excused.update(self.truth.overcommitted())
             before = self._used()
-            effects = self.engine.handle(event, self.now)
+            effects = self._handle(event)
             engine_driver.check(self.engine)
             self._check_capabilities(before, event)
             self._check_evictions([effect for effect in effects if isinstance(effect, messages.Evict)])
@@ -104,6 +105,9 @@ class Cluster:
             assert found == [], "an inactive engine acts"
         self.writes.extend(found)
         return found
+
+    def _handle(self, event: messages.EngineEvent) -> list[messages.Effect]:
+        return self.engine.handle(event, self.now)
 
     def _used(self) -> dict[tuple[QueueName, str], int]:
         usage = self.engine.usage
@@ -152,7 +156,7 @@ class Cluster:
         assert satisfied(need, rest.tallies[key]), f"{key} is left with some but too few"
 
     def tick(self, seconds: float = 0.0) -> None:
-        """Time passes, then a cycle."""
+        """Time passes, then a cycle, or a piece of one."""
         self.now += seconds
         if not self.watch:
             fit = self.truth.nodes.row_of.keys() - set(self.truth.overcommitted())
@@ -368,6 +372,8 @@ class Cluster:
         elif isinstance(answer, verbs.Ask):
             self.tell(messages.FilterCalled(pod, offered), messages.Tick())
             answer = verbs.filter_judged(self.engine.view, pod.uid, offered)
+            if isinstance(answer, verbs.Reject):
+                self.watch.append(messages.FilterRejected(pod.uid))
         if isinstance(answer, verbs.Accept):
             assert answer.node in offered
         return answer
@@ -454,6 +460,8 @@ class Cluster:
         while self.now < until:
             self.settle()
             self.tick(step)
+            while self.engine.unfinished:
+                self.tick()
             busy = self.writes or self.watch or self.active
             if busy:
                 still_since = self.now

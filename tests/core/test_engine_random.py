@@ -39,6 +39,8 @@ FOR_ROOM = (*(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUE
 class Machine(RuleBasedStateMachine):
     """Steps on a cluster of at most four nodes and three groups, with lone pods and foreign ones."""
 
+    cluster_type: type[Cluster] = Cluster
+
     def __init__(self) -> None:
         super().__init__()
         self.number = 0
@@ -48,10 +50,11 @@ class Machine(RuleBasedStateMachine):
         sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4),
         rack=st.booleans(),
         owned=st.sampled_from((0, 3, 6)),
+        turns=st.sampled_from((None, None, 1, 2)),
     )
-    def begin(self, nominating: bool, sizes: list[int], rack: bool, owned: int) -> None:
+    def begin(self, nominating: bool, sizes: list[int], rack: bool, owned: int, turns: int | None) -> None:
         above = engine_driver.BY_NOMINATION if nominating else engine_driver.BY_LIST
-        self.cluster = Cluster(above)
+        self.cluster = self.cluster_type(above, turns)
         self.cluster.show(builders.make_queue("left", deserved=((builders.GPU, owned),) if owned else ()))
         self.cluster.show(builders.make_queue("right"))
         for name, gpus in zip(NODES, sizes, strict=False):
@@ -282,7 +285,7 @@ class Machine(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.cluster.tick(seconds)
         assert engine_driver.overfull(self.cluster.engine) == []
-        if self.cluster.engine.active:
+        if self.cluster.engine.active and not self.cluster.engine.unfinished:
             one_reason_each(self.cluster)
 
     @rule()
@@ -419,9 +422,9 @@ def statements(cluster: Cluster) -> None:
         assert (group.phase, group.stated_reason) == (phase, reason)
 
 
-TestMachine = pytest.mark.timeout(120)(Machine.TestCase)
+TestMachine = pytest.mark.timeout(900)(Machine.TestCase)
 TestMachine.settings = settings(
-    max_examples=60,
+    max_examples=400,
     stateful_step_count=40,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
