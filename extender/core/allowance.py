@@ -63,17 +63,16 @@ class Allowance:
 
     def barred(self, pods: Iterable[tuple[Shape, int]]) -> Barred | None:
         """The nodes that these must leave to groups that wait there for what their queues own; None when none."""
-        waiting = [
-            claim for queue, claim in self.claims if queue != self.queue and owns(self.usage, queue, claim.asked)
-        ]
-        if not waiting:
+        if not len(self.claims):
             return None
         asked = _sum(pods)
         mine = {resource: amount + self._taken.get(resource, 0) for resource, amount in asked.items()}
         if owns(self.usage, self.queue, tuple(mine.items())):
             return None
         barred: Barred | None = None
-        for claim in waiting:
+        for queue, claim in self.claims:
+            if queue == self.queue or not owns(self.usage, queue, claim.asked):
+                continue
             rows = self.room.snapshot.facts.open_to(claim.constraints)
             if any(self.room.usable_on(rows, r) - asked[r] < amount for r, amount in claim.asked if r in asked):
                 barred = Barred(rows if barred is None else barred.rows | rows, claim.key)

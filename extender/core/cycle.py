@@ -76,8 +76,8 @@ class Cycle:
         self._turns = turns
         #: the round that was begun and is not over
         self._sweep: Sweep | None = None
-        #: events came since the last piece
-        self.disturbed = False
+        #: the state that the newest piece has left: nodes, reservations, and what constraints look at
+        self._left: object = None
         #: two refusals, and whether they are equal and of the same reasons: many groups share each of them
         self._compared = (Refusal(Reason.QUEUED), Refusal(Reason.QUEUED), True, True)
         #: kube-scheduler may accept now what it refused
@@ -138,17 +138,19 @@ class Cycle:
         room = self.room()  # 1. snapshot
         sweep = Sweep(room, self.world.nodes, self.usage, self.totals, now)
         if self.grown:
-            for line in self.asking.lines():
-                sweep.add(line)
+            sweep.add_all(self.asking.lines())
             self.grown = False
         return sweep
 
     def _resume(self, sweep: Sweep) -> None:
-        snapshot = self._snapshot() if self.disturbed else None
+        snapshot = self._snapshot() if self._state_of_room() != self._left else None
         if snapshot is not None and snapshot.facts.levels is not sweep.room.snapshot.facts.levels:
             self._give_up_round()
         else:
             sweep.resume(snapshot)
+
+    def _state_of_room(self) -> object:
+        return (self.world.nodes.changes, self.plans.ledger.changes, id(self._feasibility.at(self.world)))
 
     def _give_up_round(self) -> None:
         """What it rests on has changed, so that more may be possible than it knows of: the next one begins anew."""
@@ -159,7 +161,6 @@ class Cycle:
             self._sweep, self.usage.withheld = None, {}
 
     def _go_on(self, sweep: Sweep, now: float) -> None:
-        self.disturbed = False
         if now < sweep.began + JOIN_SECONDS:
             for entry in [self.entries[key] for key in self.dirty if key in self.entries]:
                 sweep.insert(self.asking.place(entry))
@@ -172,7 +173,9 @@ class Cycle:
                 return
             self._turn(place.entry, sweep.room, sweep.failed, now)  # 4. place
             place.settled = True
+            self.asking.line_up(place.entry.key)
         sweep.pause()
+        self._left = self._state_of_room()
 
     def _hand_on(self, now: float, place: Place, refusal: Refusal) -> bool:
         """A group waits for the same as one that is equal and was refused: False when it must be looked at itself."""
@@ -477,8 +480,12 @@ class Cycle:
         self.effects.append(statement)
 
     def _list_open_queues(self, now: float) -> None:
-        known = () if self.nominating else self.usage.tree.admitting
-        wanted = frozenset(name for name in known if self.backlog.is_open(name))
-        write = self.opening.write(wanted, now, closing=self.unfinished)
+        known = frozenset() if self.nominating else self.usage.tree.admitting
+        if self._sweep is None:
+            write = self.opening.write(frozenset(name for name in known if self.backlog.is_open(name)), now)
+        elif self.opening.waits(self._sweep.began, now):
+            return
+        else:
+            write = self.opening.close(lambda name: name not in known or not self.backlog.is_open(name), now)
         if write is not None:
             self.effects.append(write)

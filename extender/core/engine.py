@@ -63,13 +63,11 @@ class Engine:
 
     def handle(self, event: messages.EngineEvent, now: float) -> list[messages.Effect]:
         """Take in one event at a time (seconds, never going back) and say what to do about it."""
-        self._cycle.disturbed |= not isinstance(event, messages.Tick)
         handler = self._HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event, now)
         else:
             self._world_event(event, now)
-        self._cycle.disturbed |= not isinstance(event, messages.Tick)  # the event may have run a cycle itself
         effects, self._cycle.effects = self._cycle.effects, []
         return effects
 

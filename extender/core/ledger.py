@@ -59,6 +59,8 @@ class Ledger:
         self._lingering: dict[Slot, Reservation] = {}
         self._lingering_of: Counter[GroupKey] = Counter()
         self.reserved = np.zeros_like(nodes.used)
+        #: grows with each change of it
+        self.changes = 0
         #: told of each group whose plan changes
         self.changed: Callable[[GroupKey], None] = lambda _: None
 
@@ -157,6 +159,7 @@ class Ledger:
         self._by_node.setdefault(entry.node, {})[entry.slot] = entry
         self._charge(entry.group, None, entry.shape.request, 1)
         self.fit()
+        self.changes += 1
         self.reserved[self._nodes.row_of[entry.node], : len(entry.request)] += entry.request
 
     def _take_off(self, entry: Reservation) -> None:
@@ -165,6 +168,7 @@ class Ledger:
         if not there:
             del self._by_node[entry.node]
         self._charge(entry.group, None, entry.shape.request, -1)
+        self.changes += 1
         self.reserved[self._nodes.row_of[entry.node], : len(entry.request)] -= entry.request
 
     def _forget_in_group(self, entry: Reservation) -> None:

@@ -6,11 +6,15 @@ Closing is immediate: strays are on their way. Opening may wait, so that a queue
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from extender.core.ids import QueueName
 from extender.core.messages import SetOpenQueues
 
 #: queues are opened at most so often
 REOPEN_SECONDS = 1.0
+#: a round over all that waits is waited for so long, before queues are closed of which it has found that they must be
+ROUND_SECONDS = 0.2
 #: a failed write is tried again after this time
 RETRY_SECONDS = 1.0
 
@@ -37,13 +41,18 @@ class OpenList:
         """Nothing of ours is under way any more."""
         self._asked, self._not_before = None, float("-inf")
 
-    def write(self, wanted: frozenset[QueueName], now: float, closing: bool = False) -> SetOpenQueues | None:
-        """The write that is due now; while not all groups have been looked at, one that closes queues (`closing`)."""
+    def waits(self, begun: float, now: float) -> bool:
+        """True while a round that began then, and is not over, may still be waited for."""
+        return now < max(begun, self._written_at) + ROUND_SECONDS
+
+    def close(self, closed: Callable[[QueueName], bool], now: float) -> SetOpenQueues | None:
+        """The write that is due before all groups were looked at: what is open may only be known then."""
         have = self._asked if self._asked is not None else self._seen
-        if closing:
-            if have is None:
-                return None
-            wanted &= have
+        return None if have is None else self.write(frozenset(name for name in have if not closed(name)), now)
+
+    def write(self, wanted: frozenset[QueueName], now: float) -> SetOpenQueues | None:
+        """The write that is due now."""
+        have = self._asked if self._asked is not None else self._seen
         if wanted == have or now < self._not_before:
             return None
         if have is not None and wanted > have and now < self._written_at + REOPEN_SECONDS:

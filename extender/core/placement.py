@@ -30,6 +30,8 @@ from extender.core.topology import Domains, Keys
 #: how many unions of sub-domains, and how many smaller last ones, are tried for as few as possible
 _UNIONS = 6
 _SWAPS = 3
+#: refusals that are kept of a room, for others that ask for the same
+_REFUSED = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +71,22 @@ def place(
     preferred: str | None = None,
 ) -> Placement | Refusal:
     """Place all demands whole, beside the members that stand on `fixed` rows already."""
+    refused, asked = room.known.refused, None
+    if not len(fixed) and all(demand.allowed is None for demand in demands):
+        asked = (tuple((demand.shape, demand.count, demand.task) for demand in demands), required, preferred)
+        if asked in refused:
+            return refused[asked]
+    found = _place(room, demands, fixed, required, preferred)
+    if asked is not None and isinstance(found, Refusal):
+        if len(refused) >= _REFUSED:
+            refused.clear()
+        refused[asked] = found
+    return found
+
+
+def _place(
+    room: Room, demands: Sequence[Demand], fixed: Sequence[int], required: str | None, preferred: str | None
+) -> Placement | Refusal:
     if required is None and preferred is None and len(demands) == 1 and demands[0].count == 1:
         return _place_lone(room, demands[0])
     facts = room.snapshot.facts

@@ -270,6 +270,14 @@ def _least(
     return least if len(least) < len(loose) else ()
 
 
+def asked_by(wish: Wish) -> object:
+    """Equal for wishes that have a plan in the same rooms."""
+    parts = (
+        frozenset(Counter((m.task, m.shape, m.allowed) for m in part).items()) for part in (wish.whole, wish.least)
+    )
+    return (*parts, wish.fixed, wish.required, wish.preferred)
+
+
 def fulfil(wish: Wish, room: Room, allowance: Allowance) -> Plan | Refusal:
     """Place what the wish says; room and allowance are used up by what is placed, and untouched by a refusal."""
     places = _together(wish, wish.whole, wish.fixed, room, allowance)

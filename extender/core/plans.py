@@ -122,8 +122,11 @@ class Plans:
         wish = self._wish(entry, now)
         if not isinstance(wish, Wish):
             return False
-        alone = Allowance(self._unused, self._world.queue_of(entry.key), there := room.emptied())
-        return isinstance(planning.fulfil(wish, there, alone), Plan)
+        possible, asked = room.snapshot.possible, planning.asked_by(wish)
+        if asked not in possible:
+            alone = Allowance(self._unused, self._world.queue_of(entry.key), there := room.emptied())
+            possible[asked] = isinstance(planning.fulfil(wish, there, alone), Plan)
+        return possible[asked]
 
     def lead(self, entry: Entry, nominate: bool, now: float) -> Iterator[Effect]:
         """Effects that bring kube-scheduler to the plan; each is given once."""

@@ -17,12 +17,11 @@ from extender.core.feasibility import Facts, Feasibility
 from extender.core.ids import NodeName
 from extender.core.matching import Ints, Mask
 from extender.core.model import Shape
+from extender.core.reasons import Refusal
 from extender.core.resources import CPU, MEMORY, PODS, Columns, Row, exact_sum
 from extender.core.world import World
 
 Matrix = npt.NDArray[np.int64]
-#: sums of what is free, by identity of the mask and resource; with the mask, so that the identity stays its own
-UsableSums = dict[tuple[int, str], tuple[Mask, int]]
 
 #: resources that any node may have; every other one marks nodes that are worth keeping for who asks for it
 _ORDINARY = (CPU, MEMORY, PODS, "ephemeral-storage")
@@ -55,6 +54,16 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What was worked out of a room, as long as nothing is taken."""
+
+    #: sums of what is free, by identity of the mask and resource; with the mask, so that the identity stays its own
+    sums: dict[tuple[int, str], tuple[Mask, int]] = field(default_factory=dict)
+    #: what was refused for want of room, by all that was asked
+    refused: dict[object, Refusal] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """Free room at one moment. `free` may be negative: more is used than there is, so nothing fits."""
 
@@ -66,8 +75,10 @@ class Snapshot:
     totals: npt.NDArray[np.float64]
     _lates: dict[frozenset[int], Ints | None] = field(default_factory=dict)
     _wants: dict[Shape, Want] = field(default_factory=dict)
-    #: sums over the rooms in which nothing runs
-    sums_emptied: UsableSums = field(default_factory=dict)
+    #: what is known of the rooms in which nothing runs
+    emptied: Known = field(default_factory=Known)
+    #: what would have its places there, or would not
+    possible: dict[object, bool] = field(default_factory=dict)
 
     @classmethod
     def take(cls, world: World, feasibility: Feasibility, reserved: Matrix | None = None) -> Snapshot:
@@ -157,25 +168,25 @@ class Snapshot:
 class Room:
     """Free room that is being used up: the scratch of one cycle, or of one simulation."""
 
-    def __init__(self, snapshot: Snapshot, free: Matrix | None = None, sums: UsableSums | None = None) -> None:
+    def __init__(self, snapshot: Snapshot, free: Matrix | None = None, known: Known | None = None) -> None:
         self.snapshot = snapshot
         self.free = (snapshot.free if free is None else free).copy(order="F")
-        #: sums that were asked for; shared by all rooms that are equal, until something is taken or given back
-        self._sums: UsableSums = {} if sums is None else sums
+        #: shared by all rooms that are equal, until something is taken or given back
+        self.known = Known() if known is None else known
 
     def copy(self) -> Room:
         """A scratch of its own, with what was taken here taken."""
-        return Room(self.snapshot, self.free, self._sums)
+        return Room(self.snapshot, self.free, self.known)
 
     def emptied(self) -> Room:
         """The room that there would be if nothing ran."""
-        return Room(self.snapshot, self.snapshot.allocatable, self.snapshot.sums_emptied)
+        return Room(self.snapshot, self.snapshot.allocatable, self.snapshot.emptied)
 
     def take(self, row: int, request: Row, count: int = 1) -> None:
         """Use up the room of `count` pods of this request on a node."""
         width = min(len(request), self.free.shape[1])
         self.free[row, :width] -= request[:width] * count
-        self._sums = {}
+        self.known = Known()
 
     def give_back(self, row: int, request: Row, count: int = 1) -> None:
         """Undo `take`, or simulate the absence of pods that run there."""
@@ -187,12 +198,13 @@ class Room:
 
     def usable_on(self, rows: Mask, resource: str) -> int:
         """What is free of a resource on these rows, which must not change after."""
-        known = self._sums.get((id(rows), resource))
-        if known is None:
-            if len(self._sums) >= _SUMS:
-                self._sums.clear()
-            known = self._sums[id(rows), resource] = (rows, self._sum(rows, resource))
-        return known[1]
+        sums = self.known.sums
+        found = sums.get((id(rows), resource))
+        if found is None:
+            if len(sums) >= _SUMS:
+                sums.clear()
+            found = sums[id(rows), resource] = (rows, self._sum(rows, resource))
+        return found[1]
 
     def _sum(self, rows: Mask, resource: str) -> int:
         column = self.snapshot.columns.of(resource)

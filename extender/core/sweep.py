@@ -11,7 +11,7 @@ into the order.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Sweep:
         #: lines were added, or usage changed between two pieces: all queues are to be compared
         self._unranked = False
         self._lines: list[Line[Place]] = []
-        #: lines of which the refusal has been handed on
+        #: lines of which a refusal has been handed on, or that have none in common
         self._handed: set[Line[Place]] = set()
         self._read = nodes.touches
         #: at the end of a piece: the state of usage, what counted as used where a cap is, and what of that is free
@@ -54,8 +54,21 @@ class Sweep:
         self._used: dict[tuple[QueueName, str], int] = {}
         self._withheld: Mapping[tuple[QueueName, str], int] = {}
 
+    def add_all(self, lines: Iterable[list[Place]]) -> None:
+        """Lines of groups that fare alike. Those that nobody else is like share one line a queue."""
+        alone: dict[QueueName, list[Place]] = {}
+        for line in lines:
+            if len(line) == 1 and line[0].asks:
+                alone.setdefault(line[0].queue, []).append(line[0])
+            else:
+                self.add(line)
+        for places in alone.values():
+            places.sort(key=lambda place: place.order)
+            self.add(places)
+            self._handed.add(self._lines[-1])
+
     def add(self, line: list[Place]) -> None:
-        """Groups that fare alike, in order."""
+        """Groups of one queue in order."""
         if line[0].asks:
             self._lines.append(Line(line[::-1]))
             self._turns.put(line[0].queue, self._lines[-1])
@@ -125,7 +138,9 @@ class Sweep:
         """The piece ends."""
         self._end_turn()
         usage = self._usage
-        self._withheld, usage.withheld = usage.withheld, {}
+        before, self._withheld, usage.withheld = self._withheld, usage.withheld, {}
+        if usage.changes == self._changes and self._withheld is before and self._used:
+            return
         self._used = {
             (name, resource): usage.of(name).get(resource, 0) + self._withheld.get((name, resource), 0)
             for name, resource in usage.tree.capped

@@ -109,11 +109,16 @@ class Waiting(Asking):
 
     def lines(self) -> Iterator[list[Place]]:
         """All that wait, by line; each line in order. Not to be changed."""
-        for key in self._loose:
+        for key in list(self._loose):
+            self.line_up(key)
+        return iter(self._lines.values())
+
+    def line_up(self, key: GroupKey) -> None:
+        """Give the group its place in a line, if it waits."""
+        if key in self._loose:
+            del self._loose[key]
             place = self.place(self._entries[key])
             insort(self._lines.setdefault(_line_of(place), []), place, key=_order)
-        self._loose.clear()
-        return iter(self._lines.values())
 
     # --- answers, kept --------------------------------------------------------------------------
 

@@ -44,6 +44,8 @@ class NodeTable:
         self.touched_before = 0
         self.allocatable = np.zeros((64, 8), dtype=np.int64)
         self.used = np.zeros((64, 8), dtype=np.int64)
+        #: grows with each change of what nodes offer and of what is used there
+        self.changes = 0
         self._free_rows: list[int] = []
 
     def put(self, node: Node) -> None:
@@ -52,6 +54,7 @@ class NodeTable:
         if row is None:
             row = self._new_row(node.name)
         before = self.nodes[row]
+        self.changes += 1
         self.nodes[row] = node
         self._set_allocatable(row, self.columns.row(node.allocatable))
         if before is None or _placement_facts(before) != _placement_facts(node):
@@ -62,6 +65,7 @@ class NodeTable:
         row = self.row_of.pop(name, None)
         if row is None:
             return
+        self.changes += 1
         self.names[row] = self.nodes[row] = None
         self.allocatable[row] = 0
         self.used[row] = 0
@@ -88,6 +92,7 @@ class NodeTable:
         """Count a request on a node (sign 1) or take it off (sign -1); unknown nodes are ignored."""
         row = self.row_of.get(name) if name is not None else None
         if row is not None:
+            self.changes += 1
             self.used[row, : len(request)] += sign * request
 
     def totals(self) -> dict[str, int]:

@@ -422,9 +422,9 @@ def statements(cluster: Cluster) -> None:
         assert (group.phase, group.stated_reason) == (phase, reason)
 
 
-TestMachine = pytest.mark.timeout(900)(Machine.TestCase)
+TestMachine = pytest.mark.timeout(120)(Machine.TestCase)
 TestMachine.settings = settings(
-    max_examples=400,
+    max_examples=60,
     stateful_step_count=40,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),

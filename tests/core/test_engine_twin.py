@@ -77,9 +77,9 @@ class TwinMachine(Machine):
     cluster_type = Twins
 
 
-TestTwins = pytest.mark.timeout(900)(TwinMachine.TestCase)
+TestTwins = pytest.mark.timeout(120)(TwinMachine.TestCase)
 TestTwins.settings = settings(
-    max_examples=600,
+    max_examples=40,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

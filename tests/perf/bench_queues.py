@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+import statistics
+import time
+from collections.abc import Callable
 from functools import partial
 
 from extender.core import messages
 from extender.core.engine import Engine
 from extender.core.fairshare import divide
-from extender.core.ids import QUEUE_GATE, NodeName, QueueName
-from extender.core.model import Declared
+from extender.core.ids import QueueName
 from extender.core.quota import Tree, grants
 from extender.core.usage import Usage
-from tests.builders import GPU, gpu_node, group_key, make_pod, make_queue
+from extender.runtime.owner import TURNS
+from tests.builders import GPU, group_key, make_queue
+from tests.perf.backlogs import all_looked_at, different, equal_gangs, equal_pods, node_renewed, realistic
 from tests.perf.bench_placement import measure
 
-GATED = (QUEUE_GATE,)
 RESOURCES = (GPU, "cpu", "memory", "pods", "nvidia.com/mig-1g.5gb", "rdma/hca")
 
 
@@ -38,30 +40,24 @@ def forest(count: int) -> Tree:
     return Tree(queues)
 
 
-def backlog(waiting: int, size: int) -> Engine:
-    """Groups of so many pods in 200 queues, for which 5000 full nodes have no room."""
-    engine = Engine(10**6)
-    for number in range(5000):
-        engine.handle(messages.NodeSeen(gpu_node(f"node-{number:05}", 0)), 0.0)
-    for number in range(200):
-        parent = None if number < 10 else f"q{number % 10}"
-        queue = make_queue(f"q{number}", parent=parent, deserved=((GPU, 100),))
-        engine.handle(messages.QueueSeen(queue), 0.0)
-    engine.handle(messages.ActivityChanged(True), 0.0)
-    for number in range(waiting):
-        group, queue_name = f"g{number}" if size > 1 else None, QueueName(f"q{10 + number % 190}")
-        for member in range(size):
-            pod = make_pod(f"p{number}-{member}", {"cpu": 4000, GPU: 1}, group=group, queue=queue_name, gates=GATED)
-            engine.handle(messages.PodSeen(replace(pod, declared=Declared(size))), 0.0)
-    engine.handle(messages.Tick(), 0.0)
-    return engine
-
-
 def cycle(engine: Engine) -> None:
     """A node has changed, so all that waits is looked at."""
-    engine.handle(messages.NodeGone(NodeName("node-00000")), 100.0)
-    engine.handle(messages.NodeSeen(gpu_node("node-00000", 0)), 100.0)
-    engine.handle(messages.Tick(), 100.0)
+    all_looked_at(engine, 100.0)
+
+
+def pieces(engine: Engine) -> None:
+    """The same cycle in steps, as the process makes it: prints how long the steps take."""
+    taken = []
+    for _ in range(3):
+        node_renewed(engine, 100.0)
+        going = True
+        while going:
+            begun = time.thread_time()
+            engine.handle(messages.Tick(), 100.0)
+            taken.append((time.thread_time() - begun) * 1e6)
+            going = engine.unfinished
+    cuts = statistics.quantiles(taken, n=100)
+    print(f"{'  its steps: median, p99, worst':<82} {cuts[49]:>9.0f} {cuts[98]:>9.0f} {max(taken):>9.0f}")
 
 
 def main() -> None:
@@ -79,10 +75,16 @@ def main() -> None:
     usage, key = Usage(lambda _: QueueName("q199")), group_key()
     usage.follow(tree, granted)
     request = ((GPU, 1), ("cpu", 4000), ("memory", 2**34), ("pods", 1))
-    for size, say in ((1, "pods"), (4, "gangs of 4")):
-        engine = backlog(10_000, size)
-        measure(f"a cycle: 10,000 waiting {say} in 200 queues, 5000 nodes", partial(cycle, engine), 5)
     measure("a pod charged, three levels, with guarantees", lambda: usage.charge(key, None, request, 1), 1000)
+    backlogs: tuple[tuple[str, Callable[[int, int | None], Engine]], ...] = (
+        ("equal pods", equal_pods),
+        ("equal gangs of 4", equal_gangs),
+        ("groups of a realistic mix", realistic),
+        ("groups, no two alike", different),
+    )
+    for say, build in backlogs:
+        measure(f"a cycle: 10,000 waiting {say}, 200 queues, 5000 nodes", partial(cycle, build(10_000, None)), 3)
+        pieces(build(10_000, TURNS))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,72 @@
+"""The owner makes long cycles in pieces: calls and events get their turns in between."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+from extender.core import messages
+from extender.core.engine import Engine
+from extender.runtime.owner import TURNS, Owner
+from tests.builders import GPU, gpu_node, make_pod, seen
+from tests.core.engine_driver import BY_LIST
+
+WAITING = 60
+
+
+class Observer:
+    """Counts cycles."""
+
+    def __init__(self) -> None:
+        self.cycles: list[float] = []
+
+    def cycle(self, seconds: float) -> None:
+        self.cycles.append(seconds)
+
+
+def crowd() -> tuple[Engine, Owner, Observer]:
+    """Many groups of which no two are alike, none of which fits; each look at the clock takes 2 ms."""
+    engine, observer, ticks = Engine(BY_LIST, TURNS), Observer(), itertools.count()
+    owner = Owner(engine, lambda effect, cause: None, lambda: next(ticks) * 0.002, lambda: 0.0, observer)
+    engine.handle(seen(gpu_node("n0", 1)), 0.0)
+    engine.handle(messages.ActivityChanged(True), 0.0)
+    for number in range(WAITING):
+        engine.handle(seen(make_pod(f"p{number}", {GPU: 2 + number})), 0.0)
+    return engine, owner, observer
+
+
+async def test_a_cycle_over_many_groups_is_made_in_pieces_and_counted_once() -> None:
+    engine, owner, observer = crowd()
+    running = asyncio.create_task(owner.run())
+    await owner.ask(messages.Tick())
+    assert engine.unfinished
+    assert observer.cycles == []
+    while engine.unfinished:
+        await asyncio.sleep(0)
+    assert len(observer.cycles) == 1
+    assert all(entry.refusal is not None for entry in engine.entries.values())
+    running.cancel()
+
+
+async def test_an_event_is_handled_between_two_pieces() -> None:
+    engine, owner, _ = crowd()
+    running = asyncio.create_task(owner.run())
+    await owner.ask(messages.Tick())
+    late = make_pod("late", {GPU: 1}, priority=5)
+    await owner.ask(seen(late))
+    assert engine.unfinished
+    assert engine.view.planned(late.uid) == "n0"
+    running.cancel()
+
+
+async def test_events_are_taken_in_for_some_milliseconds_and_then_a_piece_is_made() -> None:
+    engine, owner, _ = crowd()
+    for number in range(50):
+        owner.post(seen(make_pod(f"more{number}", {GPU: 1})))
+    running = asyncio.create_task(owner.run())
+    while not engine.unfinished:
+        await asyncio.sleep(0)
+    assert len(engine.world.pods) < WAITING + 50
+    while len(engine.world.pods) < WAITING + 50 or engine.unfinished:
+        await asyncio.sleep(0)
+    running.cancel()
