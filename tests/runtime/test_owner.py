@@ -42,7 +42,7 @@ async def test_a_cycle_over_many_groups_is_made_in_pieces_and_counted_once() -> 
     assert engine.unfinished
     assert observer.cycles == []
     while engine.unfinished:
-        await asyncio.sleep(0)
+        await owner.ask(messages.Tick())
     assert len(observer.cycles) == 1
     assert all(entry.refusal is not None for entry in engine.entries.values())
     running.cancel()
@@ -64,9 +64,10 @@ async def test_events_are_taken_in_for_some_milliseconds_and_then_a_piece_is_mad
     for number in range(50):
         owner.post(seen(make_pod(f"more{number}", {GPU: 1})))
     running = asyncio.create_task(owner.run())
-    while not engine.unfinished:
-        await asyncio.sleep(0)
-    assert len(engine.world.pods) < WAITING + 50
-    while len(engine.world.pods) < WAITING + 50 or engine.unfinished:
-        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    seen_at_first = len(engine.world.pods)
+    assert WAITING < seen_at_first < WAITING + 50
+    assert engine.unfinished
+    await owner.ask(messages.Tick())  # behind all of them in the inbox
+    assert len(engine.world.pods) == WAITING + 50
     running.cancel()
