@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from extender.core import messages, ordering, plans, queue_stating, quota, stating
 from extender.core.allowance import owns
+from extender.core.asking import Asking
 from extender.core.backlog import Backlog, Waiting
 from extender.core.claims import Claim
 from extender.core.explain import is_ours
@@ -24,7 +25,7 @@ from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
 from extender.core.reasons import Reason, Refusal
 from extender.core.repair import Repair
-from extender.core.resources import Amounts, add, amounts
+from extender.core.resources import add
 from extender.core.snapshot import Room, Snapshot
 from extender.core.usage import Usage
 from extender.core.world import World
@@ -55,6 +56,7 @@ class Cycle:
         self.backlog = Backlog()
         self.usage = Usage(world.queue_of)
         self.plans = plans.Plans(world, self.usage)
+        self.asking = Asking(world, self.plans.ledger)
         self.opening = OpenList()
         self.statements = queue_stating.Statements()
         self.repair = Repair(world, self.plans)
@@ -157,43 +159,15 @@ class Cycle:
 
     def _turns(self) -> Iterator[Entry]:
         """First those who ask for nothing: they may only free room, and would hide what their queues ask for."""
-        asking = ordering.Turns(self.usage, self.totals, self._asked)
+        asking = ordering.Turns(self.usage, self.totals, self.asking.asked)
         others: list[Entry] = []
         for entry in [self.entries[key] for key in self.dirty if key in self.entries]:
-            if self._asks(entry):
-                asking.put(self.world.queue_of(entry.key), self._order_key(entry), entry)
+            if self.asking.asks(entry):
+                asking.put(self.world.queue_of(entry.key), self.asking.order_key(entry), entry)
             else:
                 others.append(entry)
         self.dirty.clear()
         return itertools.chain(others, asking)
-
-    def _asks(self, entry: Entry) -> bool:
-        """True when a member waits without a place."""
-        plan, pods = self.plans.ledger.of_group(entry.key), self.world.members.get(entry.key, {}).values()
-        return any(standing(pod) is Standing.WAITING and Slot(pod.uid) not in plan for pod in pods)
-
-    def _asked(self, entry: Entry) -> Amounts:
-        """What the members that wait without a place ask for together."""
-        plan = self.plans.ledger.of_group(entry.key)
-        pods = self.world.members.get(entry.key, {}).values()
-        if entry.key.lone and not plan:
-            return next((pod.shape.request for pod in pods), ())
-        shapes = Counter(p.shape.request for p in pods if standing(p) is Standing.WAITING and Slot(p.uid) not in plan)
-        asked: quota.Sums = {}
-        for request, number in shapes.items():
-            add(asked, request, number)
-        return amounts(asked)
-
-    def _order_key(self, entry: Entry) -> ordering.OrderKey:
-        tally = self.world.tallies.get(entry.key)
-        gated = tally is not None and 0 < tally.gated == tally.count(Standing.WAITING)
-        return ordering.order_key(entry.key, self._priority(entry.key), entry.arrival, gated)
-
-    def _priority(self, key: GroupKey) -> int:
-        tally = self.world.tallies.get(key)
-        group = self.world.groups.get(key)
-        lowest = min(tally.priorities, default=0) if tally is not None else 0
-        return lowest if group is None or group.priority is None else min(lowest, group.priority)
 
     def _turn(self, entry: Entry, room: Room, failed: dict[object, Refusal], now: float) -> None:
         if entry.key not in self.world.members:
@@ -209,7 +183,7 @@ class Cycle:
             self.refuse(entry, aside, now)
             self._state(entry, now)
             return
-        same = self._same(entry)
+        same = self.asking.same(entry)
         known = failed.get(same)
         if known is not None and known == entry.refusal and self.backlog.has(entry.key, self.world.queue_of(entry.key)):
             self._state(entry, now)
@@ -238,8 +212,8 @@ class Cycle:
         queue, claims = self.world.queue_of(entry.key), self.plans.claims
         if (
             refusal.reason in _HELD_BACK
-            and claims.is_first(queue, entry.key, order := self._order_key(entry))
-            and owns(self.usage, queue, asked := self._asked(entry))
+            and claims.is_first(queue, entry.key, order := self.asking.order_key(entry))
+            and owns(self.usage, queue, asked := self.asking.asked(entry))
             and not self.startable(entry)
             and self.plans.could_start(entry, room, now)
         ):
@@ -262,24 +236,6 @@ class Cycle:
             self.look_at(entry.key, entry.retry_at)
         self.count_waiting(entry)
         self._state(entry, now)
-
-    def _same(self, entry: Entry) -> object | None:
-        """Groups with an equal value fare alike in one round, as room and quota only shrink while it lasts.
-
-        They are those that wait as a whole, and whose pods are all alike.
-        """
-        need = self.world.need(entry.key)
-        if isinstance(need, Refusal) or entry.offered or self.plans.ledger.of_group(entry.key):
-            return None
-        pods = self.world.members[entry.key].values()
-        one = next(iter(pods))
-        for pod in pods:
-            if standing(pod) is not Standing.WAITING or (pod.shape, pod.task) != (one.shape, one.task):
-                return None
-        if need.missing(len(pods), {one.task: len(pods)}) != (0, {}):
-            return None  # what it lacks may still come
-        least = (len(pods), need.min_member, need.topology_required, need.topology_preferred)
-        return (one.shape, least, need.queue, entry.key.namespace, entry.key.lone)
 
     def _put_aside(self, entry: Entry, now: float) -> Refusal | None:
         """kube-scheduler told of a planned pod once that no node will do, and does not take it up again.
@@ -364,7 +320,7 @@ class Cycle:
                 if pod is not None and standing(pod) is Standing.WAITING and not pod.queue_gated:
                     strays[pod.queue or queue] -= 1
         for_room = not refusal.reasons.isdisjoint(_FOR_ROOM)
-        return Waiting(queue, for_room, tuple(strays.items()), self._asked(entry))
+        return Waiting(queue, for_room, tuple(strays.items()), self.asking.asked(entry))
 
     def _forget_group(self, entry: Entry) -> None:
         self.give_up(entry)

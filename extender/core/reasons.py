@@ -97,7 +97,11 @@ class Refusal:
 
 
 class Ground(StrEnum):
-    """Why we evict a bound pod. Used as the reason of its Event, and in logs."""
+    """Why we evict a bound pod. Used as the reason of its Event, in its annotation, and in logs."""
+
+    RECLAIMED = "Reclaimed"  # another queue takes back what it deserves
+    PREEMPTED = "Preempted"  # a group of higher priority in the same queue
+    STALE = "BelowMinimum"  # its gang stayed below its minimum for longer than its queue bears
 
     OVERCOMMIT = "Overcommitted"  # bound at the same time as another scheduler's pod, to a node without room for both
     PARTIAL_RELEASE = "PartialRelease"  # others of its group could not be bound, and the minimum was not reached

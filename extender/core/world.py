@@ -16,7 +16,7 @@ import numpy as np
 from extender.core import messages
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
 from extender.core.membership import Need, Tally, need_of, queue_of
-from extender.core.model import Group, Node, Pod, Queue, Topology
+from extender.core.model import Budget, Group, Node, Pod, Queue, Topology
 from extender.core.reasons import Refusal
 from extender.core.resources import Columns, Row
 
@@ -132,6 +132,8 @@ class World:
         #: by name; where ours and Volcano's have the same name, ours
         self.queues: dict[QueueName, Queue] = {}
         self._stated_queues: dict[tuple[QueueName, Source], Queue] = {}
+        #: disruption budgets by namespace, then by name
+        self.budgets: dict[str, dict[str, Budget]] = {}
         self.namespace_queue: dict[str, QueueName | None] = {}
         #: namespaces of which every pod counts in its queue, whoever schedules it
         self.managed: set[str] = set()
@@ -179,6 +181,12 @@ class World:
             if key in self.members:
                 self._queue_of[key] = queue
         return queue
+
+    def priority(self, key: GroupKey) -> int:
+        """The lowest priority of the group's pods; its object may only lower it."""
+        tally, group = self.tallies.get(key), self.groups.get(key)
+        lowest = min(tally.priorities, default=0) if tally is not None else 0
+        return lowest if group is None or group.priority is None else min(lowest, group.priority)
 
     def _doubt(self, key: GroupKey) -> None:
         self._needs.pop(key, None)
@@ -315,6 +323,15 @@ class World:
         else:
             self.queues.pop(name, None)
 
+    def _budget_seen(self, event: messages.BudgetSeen) -> None:
+        self.budgets.setdefault(event.budget.namespace, {})[event.budget.name] = event.budget
+
+    def _budget_gone(self, event: messages.BudgetGone) -> None:
+        there = self.budgets.get(event.namespace, {})
+        there.pop(event.name, None)
+        if not there:
+            self.budgets.pop(event.namespace, None)
+
     def _namespace_seen(self, event: messages.NamespaceSeen) -> None:
         if self.namespace_queue.get(event.name) != event.queue:
             self._needs.clear()
@@ -339,6 +356,8 @@ class World:
         messages.TopologyGone: _topology_gone,
         messages.QueueSeen: _queue_seen,
         messages.QueueGone: _queue_gone,
+        messages.BudgetSeen: _budget_seen,
+        messages.BudgetGone: _budget_gone,
         messages.NamespaceSeen: _namespace_seen,
         messages.NamespaceGone: _namespace_gone,
     }
