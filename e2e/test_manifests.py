@@ -310,7 +310,9 @@ def waiting_pods(installed: base.Cluster) -> Iterator[base.Cluster]:
     installed.kube.create(plane.pod("lone", **both))
     installed.kube.apply(manifest_cases.queue("in-use"))
     waiting.wait_for(lambda: len(gates_of_waiting(installed)) == 4, 30, "four pods wait")
+    installed.kube.patch("namespaces", plane.LABELLED, {"metadata": {"labels": {"muster.dev/managed": "warn"}}})
     yield installed
+    installed.kube.patch("namespaces", plane.LABELLED, {"metadata": {"labels": {"muster.dev/managed": None}}})
     installed.kubectl("delete", "jobs/waits", "pods/lone", "-n", plane.TENANT, "--grace-period=0", "--force")
     plane.install(installed)
 
@@ -337,15 +339,13 @@ def test_uninstalling_is_one_command_in_the_right_order_that_harms_nobody(waitin
     foreigner = Foreigner(cluster)
     with foreigner.at_work():
         said = uninstall(cluster)
-        gating = [
-            'mutatingadmissionpolicybinding.admissionregistration.k8s.io "muster-queue-gate"',
-            'mutatingadmissionpolicy.admissionregistration.k8s.io "muster-queue-gate"',
-        ]
-        for policy in gating:
-            assert (policy in said) is plane.policy_served(cluster)
+        for kind in ("mutatingadmissionpolicybinding", "mutatingadmissionpolicy"):
+            for name in ("muster-queue-gate", "muster-managed"):
+                assert (f'{kind}.admissionregistration.k8s.io "{name}"' in said) is plane.policy_served(cluster)
         order = [said.index(text) for text in (
             'validatingadmissionpolicybinding.admissionregistration.k8s.io "muster-marks"',
             'validatingadmissionpolicy.admissionregistration.k8s.io "muster-marks"',
+            f"keep the label muster.dev/managed, which does nothing any more: {plane.LABELLED}\n",
             "that still wait",
             'deployment.apps "muster"',
             'clusterrole.rbac.authorization.k8s.io "muster-extender"',
