@@ -40,11 +40,11 @@ _REFUSED_DOUBLINGS = 4
 PUT_ASIDE_SECONDS = 30.0
 #: reasons that room would end: they close the queue for ungated pods
 _FOR_ROOM = (
-    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED),
+    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED),
     *(Reason.QUOTA, Reason.RESERVED),
 )
 #: those of them for which room on nodes is held back
-_HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY)
+_HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED)
 
 
 class Cycle:

@@ -109,6 +109,8 @@ class Member:
     shape: Shape
     allowed: frozenset[NodeName] | None = None
     expected: bool = False
+    #: the pod's name; "" while it does not exist
+    name: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,7 @@ def _waiting(world: World, key: GroupKey) -> list[Pod]:
 
 
 def _member(pod: Pod, entry: Entry) -> Member:
-    return Member(Slot(pod.uid), pod.task, pod.shape, entry.offered.get(pod.uid))
+    return Member(Slot(pod.uid), pod.task, pod.shape, entry.offered.get(pod.uid), name=pod.name)
 
 
 def _fixed(world: World, ledger: Ledger, key: GroupKey) -> tuple[NodeName, ...]:
@@ -331,7 +333,7 @@ def _together(
 
 def _demand(room: Room, member: Member, count: int) -> placement.Demand:
     allowed = None if member.allowed is None else room.snapshot.mask(member.allowed)
-    return placement.Demand(member.shape, count, member.task, allowed)
+    return placement.Demand(member.shape, count, member.task, allowed, member.name)
 
 
 def _outside(demand: placement.Demand, barred: Barred) -> placement.Demand:

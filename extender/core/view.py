@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from extender.core.explain import of_member
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Slot
 from extender.core.planning import Entry
@@ -39,10 +40,10 @@ class View:
         return None if reservation is None else reservation.node
 
     def refusal(self, uid: PodUid) -> Refusal | None:
-        """Why this pod's group waits; None when it does not, or was not looked at yet."""
+        """Why this pod waits; None when its group does not, or was not looked at yet."""
         pod = self._world.pods.get(uid)
         entry = None if pod is None else self._entries.get(pod.group)
-        return None if entry is None else entry.refusal
+        return None if pod is None or entry is None or entry.refusal is None else of_member(entry.refusal, pod)
 
     def vetoes(self, members: Iterable[Member]) -> dict[PodUid, str]:
         """For a release: members that must not be bound, with the reason (design 2, invariant 2)."""

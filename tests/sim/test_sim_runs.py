@@ -23,7 +23,8 @@ HOLD = {
     "malformed": {"TR-035"},
     "queue": {"TR-009", "TR-012", "TR-013"},
     "drf": {"TR-015"},
-    "topology": {"TR-026"},
+    "explain": {"TR-034"},
+    "topology": {"TR-023", "TR-026"},
 }
 
 
