@@ -28,6 +28,7 @@ from extender.core.repair import Repair
 from extender.core.resources import add
 from extender.core.snapshot import Room, Snapshot
 from extender.core.usage import Usage
+from extender.core.visibility import Visibility
 from extender.core.world import World
 
 #: node lists that kube-scheduler offered are believed for this long
@@ -60,6 +61,7 @@ class Cycle:
         self.opening = OpenList()
         self.statements = queue_stating.Statements()
         self.repair = Repair(world, self.plans)
+        self.visibility = Visibility(world, self.usage, self.plans.ledger)
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
         self.dirty: dict[GroupKey, None] = {}
         self.grown = False
@@ -86,6 +88,7 @@ class Cycle:
         self.backlog = Backlog()
         self.opening.restart()
         self.statements.restart()
+        self.visibility.restart()
         for index in (self.dirty, self._timers, self._waiting, self.suspects):
             index.clear()
 
@@ -107,6 +110,8 @@ class Cycle:
             for entry in self._turns():  # 3. order
                 self._turn(entry, room, failed, now)  # 4. place
         self._list_open_queues(now)
+        waiting = map(self.entries.__getitem__, self._waiting)
+        self.effects += self.visibility.due(waiting, self.backlog.strays, now)
         self.effects += self.statements.due(self.world.queues, self.usage, self.backlog, self._shared, now)
 
     def cluster_changed(self) -> None:
