@@ -86,7 +86,7 @@ class Engine:
 
     def _charges(self) -> Iterator[Charge]:
         for pod in self.world.pods.values():
-            charge = changes.charge(pod)
+            charge = changes.charge(pod, self.world.managed)
             if charge is not None:
                 yield charge
         ledger = self._plans.ledger
@@ -131,7 +131,8 @@ class Engine:
 
     def _charge(self, before: Pod | None, pod: Pod | None) -> None:
         """Keep up what queues use, also while inactive."""
-        usage, was, is_now = self._cycle.usage, changes.charge(before), changes.charge(pod)
+        usage, managed = self.usage, self.world.managed
+        was, is_now = changes.charge(before, managed), changes.charge(pod, managed)
         if was != is_now:
             for charge, sign in ((is_now, 1), (was, -1)):
                 if charge is not None:
@@ -254,12 +255,18 @@ class Engine:
             self._cycle.queues_changed()
 
     def _namespace_seen(self, event: messages.NamespaceSeen, now: float) -> None:
-        self._world_event(event, now)
-        self.usage.settle_namespace(event.name)
+        self._namespace_changed(event.name, event, now)
 
     def _namespace_gone(self, event: messages.NamespaceGone, now: float) -> None:
+        self._namespace_changed(event.name, event, now)
+
+    def _namespace_changed(self, name: str, event: messages.WorldEvent, now: float) -> None:
+        before = name in self.world.managed
         self._world_event(event, now)
-        self.usage.settle_namespace(event.name)
+        if (managed := name in self.world.managed) != before:
+            for charge in changes.foreign_charges(self.world.pods.values(), name):
+                self.usage.charge(*charge, 1 if managed else -1)
+        self.usage.settle_namespace(name)
 
     # --- calls and results ----------------------------------------------------------------------
 

@@ -135,6 +135,8 @@ class World:
         #: disruption budgets by namespace, then by name
         self.budgets: dict[str, dict[str, Budget]] = {}
         self.namespace_queue: dict[str, QueueName | None] = {}
+        #: namespaces of which every pod counts in its queue, whoever schedules it
+        self.managed: set[str] = set()
         self._gone: dict[PodUid, None] = {}
         self._rows: dict[Any, Row] = {}
         #: judged needs; an entry goes when a member, the object or the namespace changes
@@ -335,8 +337,10 @@ class World:
             self._needs.clear()
             self._queue_of.clear()
         self.namespace_queue[event.name] = event.queue
+        (self.managed.add if event.managed else self.managed.discard)(event.name)
 
     def _namespace_gone(self, event: messages.NamespaceGone) -> None:
+        self.managed.discard(event.name)
         if self.namespace_queue.pop(event.name, None) is not None:
             self._needs.clear()
             self._queue_of.clear()
