@@ -10,7 +10,6 @@ from fractions import Fraction
 
 from extender.core.ids import GroupKey, PodUid, Source
 from extender.core.membership import Need, satisfied
-from extender.core.reasons import Refusal
 from extender.sim import report, resources
 from extender.sim.answers import Said, of_refusal
 from extender.sim.api import NAMESPACE, Json, Request
@@ -145,9 +144,7 @@ class Sight:
         return None if pod is None or engine.view.planned(pod.uid) is not None else self._why(pod.group)
 
     def _why(self, key: GroupKey) -> Said | None:
-        engine = self._scheduler.sidecar.engine
-        entry = engine.entries.get(key)
-        refusal: Refusal | None = entry.refusal if entry is not None else None
+        refusal = self._scheduler.sidecar.engine.view.why(key)
         return None if refusal is None else of_refusal(refusal)
 
     def why_queue(self, name: str) -> Said | None:
