@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections import Counter
 
 from extender.core import backlog, messages, plans, queue_stating, quota, stating
 from extender.core.allowance import owns
 from extender.core.claims import Claim
 from extender.core.explain import is_ours
 from extender.core.feasibility import Feasibility
-from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
+from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Slot
-from extender.core.membership import Need, Standing, Tally, satisfied, standing
+from extender.core.membership import Need, Standing, satisfied, standing
 from extender.core.model import Pod
 from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
@@ -27,7 +26,10 @@ from extender.core.resources import add
 from extender.core.snapshot import Room, Snapshot
 from extender.core.sweep import Sweep
 from extender.core.usage import Usage
+from extender.core.vacancy import Vacancy
+from extender.core.visibility import Visibility
 from extender.core.waiting import Place, Waiting
+from extender.core.wholes import Wholes
 from extender.core.world import World
 
 #: node lists that kube-scheduler offered are believed for this long
@@ -42,11 +44,11 @@ PUT_ASIDE_SECONDS = 30.0
 JOIN_SECONDS = 1.0
 #: reasons that room would end: they close the queue for ungated pods
 _FOR_ROOM = (
-    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED),
+    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED),
     *(Reason.QUOTA, Reason.RESERVED),
 )
 #: those of them for which room on nodes is held back
-_HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY)
+_HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED)
 
 
 class Cycle:
@@ -62,7 +64,10 @@ class Cycle:
         self.asking = Waiting(world, self.plans.ledger)
         self.opening = OpenList()
         self.statements = queue_stating.Statements()
-        self.repair = Repair(world, self.plans)
+        self.wholes = Wholes(world, self.plans.under_way)
+        self.repair = Repair(world, self.plans, self.wholes)
+        self.vacancy = Vacancy(world, self.usage)
+        self.visibility = Visibility(world, self.usage, self.plans.ledger)
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
         self.dirty: dict[GroupKey, None] = {}
         self.grown = False
@@ -97,9 +102,11 @@ class Cycle:
         self.plans.reset()
         self.usage.take_moved()
         self.repair.reset()
+        self.vacancy.reset()
         self.backlog = backlog.Backlog()
         self.opening.restart()
         self.statements.restart()
+        self.visibility.restart()
         self._sweep, self.usage.withheld = None, {}
         for index in (self.dirty, self._timers, self.asking, self.suspects):
             index.clear()
@@ -123,6 +130,8 @@ class Cycle:
             self._go_on(self._sweep, now)
         self._list_open_queues(now)
         if self._sweep is None:
+            self.effects += self.visibility.due(self.asking, self.backlog.strays, now)
+            self.effects += self.vacancy.statements(now)
             self.effects += self.statements.due(self.world.queues, self.usage, self.backlog, self._shared, now)
 
     @property
@@ -198,6 +207,7 @@ class Cycle:
         """A queue came, changed or went."""
         self._tree = None
         self.grown = self._unsettled = True
+        self.vacancy.doubt()
 
     def follow_queues(self) -> None:
         """2. usage: count for the queues as they are now, with the guarantees that the cluster can keep."""
@@ -210,8 +220,8 @@ class Cycle:
             self._give_up_round()
 
     def _repair(self, now: float) -> None:
-        """Undo what another scheduler's binding at the same time as ours has done."""
-        for eviction in self.repair.look(now):
+        """Undo what another scheduler's binding at the same time as ours has done; see wholes through."""
+        for eviction in (*self.wholes.look(now), *self.repair.look(now)):
             self.effects.append(eviction)
             self.dirty[self.world.pods[eviction.uid].group] = None
 
@@ -245,14 +255,14 @@ class Cycle:
 
     def _turn(self, entry: Entry, room: Room, failed: dict[object, Refusal], now: float) -> None:
         if entry.key not in self.world.members:
-            self._forget_group(entry)
+            self._forget_group(entry, now)
             return
         if self.plans.lingers(entry) or now < entry.retry_at:
             self._postpone(entry, now)
             return
         if entry.offered and now >= entry.offered_at + OFFERED_SECONDS:
             entry.forget_lists()
-        aside = Refusal(Reason.EVICTING) if self.repair.evicting(entry.key) else self._put_aside(entry, now)
+        aside = Refusal(Reason.EVICTING) if self.wholes.evicting(entry.key) else self._put_aside(entry, now)
         if aside is not None:
             self.refuse(entry, aside, now)
             self._state(entry, now)
@@ -383,24 +393,12 @@ class Cycle:
     def count_waiting(self, entry: Entry) -> None:
         """Bring the backlog's record of a group up to date."""
         refusal = entry.refusal
-        self.backlog.put(entry.key, None if refusal is None else self._as_waiting(entry, refusal))
+        for_room = refusal is not None and not refusal.reasons.isdisjoint(_FOR_ROOM)
+        self.backlog.put(entry.key, None if refusal is None else self.asking.record(entry, for_room))
 
-    def _as_waiting(self, entry: Entry, refusal: Refusal) -> backlog.Waiting:
-        tally = self.world.tallies.get(entry.key) or Tally()
-        queue = self.world.queue_of(entry.key)
-        strays: Counter[QueueName] = Counter()
-        for named, number in tally.ungated.items():
-            strays[named or queue] += number
-        if strays:
-            for slot in self.plans.ledger.of_group(entry.key):
-                pod = self.world.pods.get(PodUid(slot))
-                if pod is not None and standing(pod) is Standing.WAITING and not pod.queue_gated:
-                    strays[pod.queue or queue] -= 1
-        for_room = not refusal.reasons.isdisjoint(_FOR_ROOM)
-        return backlog.Waiting(queue, for_room, tuple(strays.items()), self.asking.asked(entry))
-
-    def _forget_group(self, entry: Entry) -> None:
+    def _forget_group(self, entry: Entry, now: float) -> None:
         self.give_up(entry)
+        self.vacancy.emptied(entry, now)
         self.grown |= self.plans.claims.drop(entry.key)
         self.backlog.put(entry.key, None)
         self.entries.pop(entry.key, None)
@@ -409,7 +407,8 @@ class Cycle:
 
     def eviction_refused(self, effect: messages.Evict, now: float) -> None:
         """The pod stays: its group, if it was to go as a whole, may be planned again."""
-        self.repair.refused(effect, now)
+        if self.wholes.refused(effect, now):
+            self.repair.refused(effect, now)
         pod = self.world.pods.get(effect.uid)
         if pod is not None and pod.group in self.entries:
             self.dirty[pod.group] = None
@@ -420,7 +419,8 @@ class Cycle:
         """The group's record, made when it is new."""
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = Entry(key, arrival=created, changed_at=now)
+            stated = self.vacancy.filled(key)
+            entry = self.entries[key] = Entry(key, arrival=created, changed_at=now, stated=stated)
         entry.arrival = min(entry.arrival, created)
         return entry
 
@@ -478,6 +478,15 @@ class Cycle:
             return
         entry.stated = stating.said(statement)
         self.effects.append(statement)
+
+    def statement_failed(self, key: GroupKey, now: float) -> None:
+        """What was to be written into the group's object was not."""
+        entry = self.entries.get(key)
+        if entry is None:
+            self.vacancy.failed(key, now)
+        else:
+            entry.stated, entry.state_after = ("", "", 0), now + stating.RETRY_SECONDS
+            self.look_at(key, entry.state_after)
 
     def _list_open_queues(self, now: float) -> None:
         known = frozenset() if self.nominating else self.usage.tree.admitting

@@ -7,12 +7,15 @@ not decide. What a group asks for, and its place in the order, are worked out on
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from extender.core import backlog
 from extender.core.asking import Asking
-from extender.core.ids import GroupKey, QueueName
+from extender.core.ids import GroupKey, PodUid, QueueName
 from extender.core.ledger import Ledger
+from extender.core.membership import Standing, Tally, standing
 from extender.core.ordering import OrderKey
 from extender.core.planning import Entry
 from extender.core.resources import Amounts
@@ -119,6 +122,20 @@ class Waiting(Asking):
             del self._loose[key]
             place = self.place(self._entries[key])
             insort(self._lines.setdefault(_line_of(place), []), place, key=_order)
+
+    def record(self, entry: Entry, for_room: bool) -> backlog.Waiting:
+        """What the backlog counts of a group that waits."""
+        tally = self._world.tallies.get(entry.key) or Tally()
+        queue = self._queue_of(entry.key)
+        strays: Counter[QueueName] = Counter()
+        for named, number in tally.ungated.items():
+            strays[named or queue] += number
+        if strays:
+            for slot in self._ledger.of_group(entry.key):
+                pod = self._world.pods.get(PodUid(slot))
+                if pod is not None and standing(pod) is Standing.WAITING and not pod.queue_gated:
+                    strays[pod.queue or queue] -= 1
+        return backlog.Waiting(queue, for_room, tuple(strays.items()), self.asked(entry))
 
     # --- answers, kept --------------------------------------------------------------------------
 
