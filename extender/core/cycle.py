@@ -28,6 +28,7 @@ from extender.core.repair import Repair
 from extender.core.resources import add
 from extender.core.snapshot import Room, Snapshot
 from extender.core.usage import Usage
+from extender.core.wholes import Wholes
 from extender.core.world import World
 
 #: node lists that kube-scheduler offered are believed for this long
@@ -59,7 +60,8 @@ class Cycle:
         self.asking = Asking(world, self.plans.ledger)
         self.opening = OpenList()
         self.statements = queue_stating.Statements()
-        self.repair = Repair(world, self.plans)
+        self.wholes = Wholes(world, self.plans.under_way)
+        self.repair = Repair(world, self.plans, self.wholes)
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
         self.dirty: dict[GroupKey, None] = {}
         self.grown = False
@@ -128,8 +130,8 @@ class Cycle:
         self.usage.follow(tree, quota.grants(tree, self.totals))
 
     def _repair(self, now: float) -> None:
-        """Undo what another scheduler's binding at the same time as ours has done."""
-        for eviction in self.repair.look(now):
+        """Undo what another scheduler's binding at the same time as ours has done; see wholes through."""
+        for eviction in (*self.wholes.look(now), *self.repair.look(now)):
             self.effects.append(eviction)
             self.dirty[self.world.pods[eviction.uid].group] = None
 
@@ -178,7 +180,7 @@ class Cycle:
             return
         if entry.offered and now >= entry.offered_at + OFFERED_SECONDS:
             entry.forget_lists()
-        aside = Refusal(Reason.EVICTING) if self.repair.evicting(entry.key) else self._put_aside(entry, now)
+        aside = Refusal(Reason.EVICTING) if self.wholes.evicting(entry.key) else self._put_aside(entry, now)
         if aside is not None:
             self.refuse(entry, aside, now)
             self._state(entry, now)
@@ -332,7 +334,8 @@ class Cycle:
 
     def eviction_refused(self, effect: messages.Evict, now: float) -> None:
         """The pod stays: its group, if it was to go as a whole, may be planned again."""
-        self.repair.refused(effect, now)
+        if self.wholes.refused(effect, now):
+            self.repair.refused(effect, now)
         pod = self.world.pods.get(effect.uid)
         if pod is not None and pod.group in self.entries:
             self.dirty[pod.group] = None
