@@ -90,7 +90,7 @@ class Engine:
             if charge is not None:
                 yield charge
         ledger = self._plans.ledger
-        for reservation in (*ledger.planned().values(), *ledger.lingering().values()):
+        for reservation in (*ledger.planned().values(), *ledger.lingering().values(), *self._plans.earmarks):
             yield reservation.group, None, reservation.shape.request
 
     # --- world events ---------------------------------------------------------------------------
@@ -99,6 +99,8 @@ class Engine:
         """Everything that changes the world but no single group: all that waits is looked at again."""
         self.world.apply(event)
         self._cycle.grown = True
+        if isinstance(event, messages.BudgetSeen | messages.BudgetGone):
+            self._cycle.preemption.disruptions.changed(event)
 
     def _pod_seen(self, event: messages.PodSeen, now: float) -> None:
         before = self.world.pods.get(event.pod.uid)
@@ -214,6 +216,7 @@ class Engine:
             self._cycle.repair.node_changed(before, now)
 
     def _node_gone(self, event: messages.NodeGone, now: float) -> None:
+        self._plans.earmarks.drop_node(event.name)
         for reservation in self._plans.ledger.drop_node(event.name):
             self._cycle.unplaced(reservation.group, PodUid(reservation.slot))
         self.world.apply(event)
@@ -415,8 +418,8 @@ class Engine:
                 self._cycle.opening.failed(now)
             case messages.Nominate(node=None):
                 self._clearing_done(effect, failed, now)
-            case messages.Evict() if failed:
-                self._cycle.eviction_refused(effect, now)
+            case messages.Evict():
+                self._cycle.eviction_done(effect, failed, now)
             case messages.Withdraw() if failed:
                 self._again[effect] = now + FAILED_RETRY_SECONDS
             case messages.StateQueue() if failed:

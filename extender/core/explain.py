@@ -19,6 +19,9 @@ TEXT: dict[Reason, str] = {
     Reason.NAMESPACE: "the group's queue does not serve its namespace",
     Reason.QUOTA: "the group would exceed the capability of its queue or of one above it",
     Reason.RESERVED: "the free room is kept for others, to whom it is promised",
+    Reason.FIRM: "the group may not be preempted, and its queue owns too little for all such work",
+    Reason.VICTIMS: "room is being freed for the group, and the evicted pods have not left yet",
+    Reason.NO_VICTIMS: "room could be freed for the group, but the pods in question are protected",
     Reason.QUEUED: "waiting in its queue",
     Reason.RESOURCES: "not enough free resources for the whole group",
     Reason.FRAGMENTED: "free resources are too scattered for the whole group",
@@ -37,6 +40,8 @@ TEXT: dict[Reason, str] = {
 }
 
 EVICTED: dict[Ground, str] = {
+    Ground.RECLAIMED: "its queue had borrowed what another queue deserves, and that one takes it back",
+    Ground.PREEMPTED: "a group of higher priority in the same queue takes its room",
     Ground.OVERCOMMIT: "another scheduler bound a pod to the same node at the same time, and both do not fit",
     Ground.PARTIAL_RELEASE: "bound while other members of its group could not be",
 }

@@ -13,6 +13,7 @@ import numpy as np
 from extender.core import leading, messages, planning
 from extender.core.allowance import Allowance, over_capability
 from extender.core.claims import Claims
+from extender.core.earmarks import Earmarks
 from extender.core.feasibility import Facts
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Ledger, Reservation, Slot
@@ -20,7 +21,7 @@ from extender.core.messages import Effect
 from extender.core.model import Hold, Pod
 from extender.core.planning import Entry, Member, Plan, Wish
 from extender.core.reasons import Reason, Refusal
-from extender.core.snapshot import Room
+from extender.core.snapshot import Matrix, Room
 from extender.core.usage import Usage
 from extender.core.world import World
 
@@ -33,6 +34,7 @@ class Plans:
         self._usage = usage
         self.claims = Claims()
         self.ledger = Ledger(world.nodes, usage.charge)
+        self.earmarks = Earmarks(world.nodes, usage.charge)
         self.holds: Mapping[PodUid, Hold] = {}
         #: nominated uids whose clearing has not been confirmed yet
         self._clearing: set[PodUid] = set()
@@ -46,6 +48,7 @@ class Plans:
     def reset(self) -> None:
         """Forget all plans; what the gate holds stays known."""
         self.ledger.clear()
+        self.earmarks.clear()
         self.claims = Claims()
         self._clearing.clear()
 
@@ -55,7 +58,7 @@ class Plans:
         Members that cannot be placed beside those planned before may still fit all together elsewhere: as
         long as none of the planned ones is held at the gate, the whole plan is made anew.
         """
-        wish = self._wish(entry, now)
+        wish = self.wish(entry, now)
         if not isinstance(wish, Wish):
             return wish
         before = self._free(entry, room, expected_only=True)
@@ -70,7 +73,7 @@ class Plans:
     def remake(self, entry: Entry, room: Room, now: float) -> Refusal | None:
         """Plan the whole group anew, as if none of it were planned; the old plan stays if that fails."""
         before = self._free(entry, room, expected_only=False)
-        wish = self._wish(entry, now)
+        wish = self.wish(entry, now)
         outcome = self._fulfil(entry, wish, room) if isinstance(wish, Wish) else wish
         if isinstance(outcome, Plan):
             self._reserve(entry, outcome, now)
@@ -83,7 +86,7 @@ class Plans:
     def refusal_anywhere(self, entry: Entry, room: Room, now: float) -> Refusal | None:
         """Why the group has no place in this room even if the lists offered to its members are left aside."""
         lists, entry.offered = entry.offered, {}
-        wish = self._wish(entry, now)
+        wish = self.wish(entry, now)
         entry.offered = lists
         outcome = self._fulfil(entry, wish, room.copy()) if isinstance(wish, Wish) else wish
         if isinstance(outcome, Plan):
@@ -103,7 +106,7 @@ class Plans:
         self._freed = True
         return True
 
-    def _wish(self, entry: Entry, now: float) -> Wish | Refusal | None:
+    def wish(self, entry: Entry, now: float) -> Wish | Refusal | None:
         """What the group wants, if its queue may have it at all: that is said before anything that time may mend."""
         wish = planning.wish_of(self._world, self.ledger, entry, now)
         if wish is None or (isinstance(wish, Refusal) and wish.reason is Reason.INVALID):
@@ -115,9 +118,14 @@ class Plans:
     def _fulfil(self, entry: Entry, wish: Wish, room: Room) -> Plan | Refusal:
         return planning.fulfil(wish, room, Allowance(self._usage, self._world.queue_of(entry.key), room, self.claims))
 
+    def tried(self, entry: Entry, wish: Wish, room: Room, usage: Usage) -> Plan | Refusal:
+        """What would become of the wish in this room, with this usage; neither is used up."""
+        there = room.copy()
+        return planning.fulfil(wish, there, Allowance(usage, self._world.queue_of(entry.key), there, self.claims))
+
     def could_start(self, entry: Entry, room: Room, now: float) -> bool:
         """True when the group would have its places if nothing else ran."""
-        wish = self._wish(entry, now)
+        wish = self.wish(entry, now)
         if not isinstance(wish, Wish):
             return False
         alone, queue = Usage(self._world.queue_of), self._world.queue_of(entry.key)
@@ -223,6 +231,8 @@ class Plans:
         self.ledger.fit()
         nodes, width = self._world.nodes, len(request)
         free = nodes.allocatable[row] - nodes.used[row] - self.ledger.reserved[row]
+        for kept in self.earmarks.on_node(node):
+            free[: len(kept)] -= kept
         if (free[:width] < request).any():
             return False
         if over_capability(self._usage, self._world.queue_of(pod.group), dict(pod.shape.request)) is not None:
@@ -242,11 +252,15 @@ class Plans:
                 self.ledger.release(reservation.slot)
                 yield reservation
 
+    def reserved(self) -> Matrix:
+        """What plans reserve and what is kept for groups, by row of the node table."""
+        self.ledger.fit()
+        return self.earmarks.added_to(self.ledger.reserved)
+
     def free(self) -> dict[str, int]:
         """What neither pods nor reservations take of the nodes, by resource."""
-        self.ledger.fit()
         nodes = self._world.nodes
-        free = np.maximum(nodes.allocatable - nodes.used - self.ledger.reserved, 0)
+        free = np.maximum(nodes.allocatable - nodes.used - self.reserved(), 0)
         return self._world.columns.sums(free)
 
     def unaccounted(self) -> int:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from extender.core import explain, messages
 from extender.core import gate_messages as gm
-from extender.core import messages
 from extender.core.ids import QUEUE_GATE
 from extender.sim.api import Refused, Request, stamp
 from extender.sim.cluster import Cluster
@@ -44,6 +44,8 @@ class Writes:
                 self._patch("Queue", effect.name, body, "status")
             case messages.Evict():
                 self.evict(effect)
+            case messages.NoteEviction():
+                self._note_eviction(effect)
             case _:
                 raise TypeError(f"no write for {type(effect).__name__}")
 
@@ -77,6 +79,12 @@ class Writes:
             self._patch("PodGroup", name, dict(patches.status), "status", effect.uid)
         if patches.annotations is not None:
             self._patch("PodGroup", name, {"metadata": {"annotations": patches.annotations}}, "", effect.uid)
+        self._note("create", "Event", name, regarding=("PodGroup", name))
+
+    def _note_eviction(self, effect: messages.NoteEviction) -> None:
+        name, why = effect.key.name, explain.why_evicted(effect.ground, effect.detail)
+        record = {"rule": effect.ground.value, "message": why, "at": stamp(self._cluster.agenda.now)}
+        self._patch("PodGroup", name, {"status": {"lastEviction": record}}, "status", effect.uid)
         self._note("create", "Event", name, regarding=("PodGroup", name))
 
     def evict(self, effect: messages.Evict) -> None:

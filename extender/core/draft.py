@@ -1,0 +1,160 @@
+"""Victims chosen so far for one group, and what the rules let be chosen next: the scratch of one decision.
+
+Takes a case (who asks, for what, who may go on which terms), keeps room and usage as they would be without those
+chosen. Must not choose. Design invariant 1: a member goes singly while its group's minimums stay reached without it,
+else the whole group goes, or nobody of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from extender.core.budgets import Disruptions
+from extender.core.eligible import Holder, Terms, above, fits_inside
+from extender.core.ids import GroupKey, PodUid, QueueName
+from extender.core.model import Pod, Shape
+from extender.core.planning import Plan
+from extender.core.quota import Sums
+from extender.core.reasons import Refusal
+from extender.core.resources import Row, add
+from extender.core.snapshot import Room
+from extender.core.usage import Usage
+
+#: pods that go together
+Unit = tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """A group that waits, and what may be done for it. Never changed by a choice."""
+
+    queue: QueueName
+    #: the pods that it needs places for, of each shape so many
+    wanted: tuple[tuple[Shape, int], ...]
+    now: float
+    #: as they will be when those that are leaving have gone
+    room: Room
+    usage: Usage
+    #: who may go
+    holders: Mapping[GroupKey, Holder]
+    #: how each other queue is taken from; its own queue has no terms
+    terms: Mapping[QueueName, Terms]
+    disruptions: Disruptions
+    row: Callable[[Pod], Row]
+    #: level of which one domain must hold them all
+    required: str | None
+    #: a plan in this room, with this usage, or why there is none; neither is used up
+    fits: Callable[[Room, Usage], Plan | Refusal]
+    #: whether quotas alone allow for it
+    allows: Callable[[Room, Usage], bool]
+
+    @property
+    def asked(self) -> Sums:
+        """What the pods ask for together."""
+        asked: Sums = {}
+        for shape, number in self.wanted:
+            add(asked, shape.request, number)
+        return asked
+
+
+class Draft:
+    """Who goes. `room` and `usage` are as if they had gone."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._asked = case.asked
+        self.room = case.room.copy()
+        self.usage = case.usage.scratch()
+        self.pods: dict[PodUid, Pod] = {}
+        #: by group and first pod; a group that goes as a whole is one unit
+        self._units: dict[GroupKey, dict[PodUid, Unit]] = {}
+        self._gone: Counter[GroupKey] = Counter()
+        self._gone_of: Counter[tuple[GroupKey, str]] = Counter()
+        self._leave: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def units(self) -> list[Unit]:
+        """What was chosen: members that go singly, and whole groups."""
+        return [unit for units in self._units.values() for unit in units.values()]
+
+    def unit(self, pod: Pod) -> Unit:
+        """Who must go with this pod; () when it cannot go, or goes already."""
+        holder = self._case.holders[pod.group]
+        if pod.uid in self.pods:
+            return ()
+        if self._spared(holder, pod):
+            return (pod,)
+        if not holder.whole:
+            return ()
+        return tuple(p for p in holder.pods if p.uid not in self.pods) if self._gone[holder.key] else holder.pods
+
+    def _spared(self, holder: Holder, pod: Pod) -> bool:
+        if self._gone[holder.key] >= holder.spare:
+            return False
+        return self._gone_of[holder.key, pod.task] < holder.spare_of.get(pod.task, holder.spare)
+
+    def may(self, unit: Unit) -> bool:
+        """True when the rules let these go as well."""
+        leave = self._leaves(unit)
+        budgets = {(b.namespace, b.name): b for pod in unit for b in self._case.disruptions.of(pod)}
+        if any(self._leave[name] + n > self._case.disruptions.left(budgets[name]) for name, n in leave.items()):
+            return False
+        terms = self._case.terms.get(self._case.holders[unit[0].group].queue)
+        if terms is None:
+            return True
+        resources = {resource for pod in unit for resource, _ in pod.shape.request}
+        return above(self.usage, terms.theirs, resources) and self.is_owed(terms)
+
+    def is_owed(self, terms: Terms) -> bool:
+        """True when the group's side is inside what it owns with what is asked for."""
+        return fits_inside(self.usage, terms.mine, self._asked, {})
+
+    def _leaves(self, unit: Unit) -> Counter[tuple[str, str]]:
+        return Counter((b.namespace, b.name) for pod in unit for b in self._case.disruptions.of(pod))
+
+    def take(self, unit: Unit) -> None:
+        """These go."""
+        key = unit[0].group
+        self._count(unit, 1)
+        self.pods.update((pod.uid, pod) for pod in unit)
+        units = self._units.setdefault(key, {})
+        if len(unit) > 1 and units:  # the rest of a group of which members went singly
+            unit = (*(pod for one in units.values() for pod in one), *unit)
+            units.clear()
+        units[unit[0].uid] = unit
+
+    def put_back(self, unit: Unit) -> None:
+        """These stay; they must be one of `units`, or have been taken last."""
+        units = self._units[unit[0].group]
+        self._count(unit, -1)
+        for pod in unit:
+            del self.pods[pod.uid]
+        if units.pop(unit[0].uid, None) is None:  # it was joined with what went singly before
+            [joined] = units.values()
+            units.clear()
+            units.update((pod.uid, (pod,)) for pod in joined if pod.uid in self.pods)
+
+    def _count(self, unit: Unit, sign: int) -> None:
+        rows = self.room.snapshot.row_of
+        for pod in unit:
+            self.usage.book(pod.queue or self._case.holders[pod.group].queue, pod.shape.request, -sign)
+            self._gone[pod.group] += sign
+            self._gone_of[pod.group, pod.task] += sign
+            if pod.node in rows:
+                self.room.give_back(rows[pod.node], self._case.row(pod), sign)
+        for name, number in self._leaves(unit).items():
+            self._leave[name] += sign * number
+
+    def take_all(self, units: Iterable[Unit]) -> bool:
+        """All of these go, one after the other; nobody when the rules forbid one."""
+        taken: list[Unit] = []
+        for unit in units:
+            if not self.may(unit):
+                for one in reversed(taken):
+                    self.put_back(one)
+                return False
+            self.take(unit)
+            taken.append(unit)
+        return True
