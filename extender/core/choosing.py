@@ -235,9 +235,14 @@ def _step(
         gains = relief.setdefault(first, [0] * len(asked))
         for n, (column, _) in enumerate(asked):
             gains[n] += int(request[column])
-    found = [_enough(order, units, relief, short) for order in (list(units), _largest(units, relief, short))]
-    sizes = [(sum(map(len, chosen)), row, chosen) for chosen in found if chosen]
-    return min(sizes, key=lambda one: one[0]) if sizes else None
+    found = _enough(list(units), units, relief, short)
+    if found and len(found) > 1 and len(set(map(tuple, relief.values()))) > 1:
+        found = min(found, _enough(_largest(units, relief, short), units, relief, short) or found, key=_pods)
+    return (_pods(found), row, found) if found else None
+
+
+def _pods(units: Sequence[Unit]) -> int:
+    return sum(map(len, units))
 
 
 def _largest(units: dict[PodUid, Unit], relief: dict[PodUid, list[int]], short: Sequence[int]) -> list[PodUid]:

@@ -73,6 +73,8 @@ class Draft:
         self._gone: Counter[GroupKey] = Counter()
         self._gone_of: Counter[tuple[GroupKey, str]] = Counter()
         self._leave: Counter[tuple[str, str]] = Counter()
+        #: by queue and resources that a unit takes: whether they may be taken back now
+        self._owed: dict[tuple[QueueName, frozenset[str]], bool] = {}
 
     @property
     def units(self) -> list[Unit]:
@@ -97,22 +99,31 @@ class Draft:
 
     def may(self, unit: Unit) -> bool:
         """True when the rules let these go as well."""
-        leave = self._leaves(unit)
-        budgets = {(b.namespace, b.name): b for pod in unit for b in self._case.disruptions.of(pod)}
-        if any(self._leave[name] + n > self._case.disruptions.left(budgets[name]) for name, n in leave.items()):
+        if not self._is_let_go(unit):
             return False
-        terms = self._case.terms.get(self._case.holders[unit[0].group].queue)
+        queue = self._case.holders[unit[0].group].queue
+        terms = self._case.terms.get(queue)
         if terms is None:
             return True
-        resources = {resource for pod in unit for resource, _ in pod.shape.request}
-        return above(self.usage, terms.theirs, resources) and self.is_owed(terms)
+        takes = frozenset(r for pod in unit for r, _ in pod.shape.request if r in terms.resources)
+        known = self._owed.get((queue, takes))
+        if known is None:
+            known = above(self.usage, terms.theirs, takes) and self.is_owed(terms)
+            self._owed[queue, takes] = known
+        return known
+
+    def _is_let_go(self, unit: Unit) -> bool:
+        """True when the budgets of these allow for it, beside those chosen before."""
+        of = self._case.disruptions.of
+        for budget in {budget.name: budget for pod in unit for budget in of(pod)}.values():
+            going = sum(budget in of(pod) for pod in unit)
+            if self._leave[budget.namespace, budget.name] + going > self._case.disruptions.left(budget):
+                return False
+        return True
 
     def is_owed(self, terms: Terms) -> bool:
         """True when the group's side is inside what it owns with what is asked for."""
         return fits_inside(self.usage, terms.mine, self._asked, {})
-
-    def _leaves(self, unit: Unit) -> Counter[tuple[str, str]]:
-        return Counter((b.namespace, b.name) for pod in unit for b in self._case.disruptions.of(pod))
 
     def take(self, unit: Unit) -> None:
         """These go."""
@@ -144,8 +155,9 @@ class Draft:
             self._gone_of[pod.group, pod.task] += sign
             if pod.node in rows:
                 self.room.give_back(rows[pod.node], self._case.row(pod), sign)
-        for name, number in self._leaves(unit).items():
-            self._leave[name] += sign * number
+            for budget in self._case.disruptions.of(pod):
+                self._leave[budget.namespace, budget.name] += sign
+        self._owed.clear()
 
     def take_all(self, units: Iterable[Unit]) -> bool:
         """All of these go, one after the other; nobody when the rules forbid one."""

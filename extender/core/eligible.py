@@ -69,14 +69,20 @@ class Holders:
         self._starting = starting
         self._now = now
         self._of: dict[QueueName, list[Holder]] = {}
+        self._holders: dict[GroupKey, Holder | None] = {}
         self._keys: dict[QueueName, list[GroupKey]] | None = None
 
     def of(self, queue: QueueName) -> list[Holder]:
         """The groups of a queue that have pods on nodes."""
         found = self._of.get(queue)
         if found is None:
-            holders = (self._holder(key, queue) for key in self.keys().get(queue, ()))
-            found = self._of[queue] = [holder for holder in holders if holder is not None]
+            found = self._of[queue] = []
+            for key in self.keys().get(queue, ()):
+                if key not in self._holders:
+                    self._holders[key] = self._holder(key, queue)
+                holder = self._holders[key]
+                if holder is not None:
+                    found.append(holder)
         return found
 
     def keys(self) -> Mapping[QueueName, list[GroupKey]]:
@@ -88,9 +94,10 @@ class Holders:
                     self._keys.setdefault(self._world.queue_of(key), []).append(key)
         return self._keys
 
-    def forget(self, queue: QueueName) -> None:
-        """Evictions were decided in this queue."""
-        self._of.pop(queue, None)
+    def forget(self, key: GroupKey) -> None:
+        """Members of the group are to be evicted."""
+        self._holders.pop(key, None)
+        self._of.pop(self._world.queue_of(key), None)
 
     def _holder(self, key: GroupKey, queue: QueueName) -> Holder | None:
         if self._wholes.going(key):

@@ -212,8 +212,8 @@ class Preemption:
             self.disruptions.asked(pod)
         assert self._scene is not None
         self._scene.coming.add(loss.pods)
-        self._scene.casting.holders.forget(self._world.queue_of(loss.group))
         yield from self._wholes.ask(loss.pods, loss.ground, loss.detail)
+        self._scene.casting.holders.forget(loss.group)
 
     def _waiting(self, key: GroupKey, plan: Plan) -> Refusal:
         nodes = {node for _, node in plan.places}
