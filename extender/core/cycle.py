@@ -14,16 +14,18 @@ from extender.core import messages, ordering, plans, queue_stating, quota, stati
 from extender.core.allowance import owns
 from extender.core.asking import Asking
 from extender.core.backlog import Backlog, Waiting
+from extender.core.budgets import Disruptions
 from extender.core.claims import Claim
 from extender.core.explain import is_ours
 from extender.core.feasibility import Feasibility
+from extender.core.firm import Firm
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.ledger import Reservation, Slot
 from extender.core.membership import Need, Standing, Tally, satisfied, standing
 from extender.core.model import Pod
 from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
-from extender.core.preemption import Preemption
+from extender.core.preemption import Decision, Preemption
 from extender.core.reasons import Reason, Refusal
 from extender.core.repair import Repair
 from extender.core.resources import add
@@ -43,7 +45,7 @@ PUT_ASIDE_SECONDS = 30.0
 #: reasons that room would end: they close the queue for ungated pods
 _FOR_ROOM = (
     *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED),
-    *(Reason.QUOTA, Reason.RESERVED, Reason.VICTIMS, Reason.NO_VICTIMS),
+    *(Reason.QUOTA, Reason.RESERVED, Reason.VICTIMS, Reason.NO_VICTIMS, Reason.FIRM),
 )
 #: those of them for which room on nodes is held back
 _HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.NO_VICTIMS)
@@ -57,13 +59,15 @@ class Cycle:
         self.entries: dict[GroupKey, Entry] = {}
         self.backlog = Backlog()
         self.usage = Usage(world.queue_of)
-        self.plans = plans.Plans(world, self.usage)
+        self.disruptions = Disruptions(world)
+        self.firm = Firm(world, self.usage, self.disruptions)
+        self.plans = plans.Plans(world, self.usage, self.firm)
         self.asking = Asking(world, self.plans.ledger)
         self.opening = OpenList()
         self.statements = queue_stating.Statements()
         self.wholes = Wholes(world, self.plans.under_way)
         self.repair = Repair(world, self.plans, self.wholes)
-        self.preemption = Preemption(world, self.usage, self.plans, self.wholes)
+        self.preemption = Preemption(world, self.usage, self.plans, self.wholes, self.disruptions, self.firm)
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
         self.dirty: dict[GroupKey, None] = {}
         self.grown = False
@@ -97,6 +101,7 @@ class Cycle:
     def run(self, now: float) -> None:
         """One round."""
         self.follow_queues()
+        self.firm.begin()
         self.preemption.begin(now)
         for key in self.usage.take_moved():
             self._queue_left(key, now)
@@ -113,7 +118,7 @@ class Cycle:
             for entry in self._turns():  # 3. order
                 self._turn(entry, room, failed, now)  # 4. place, 5. reclaim and preempt
         self._list_open_queues(now)
-        self.effects += self.statements.due(self.world.queues, self.usage, self.backlog, self._shared, now)
+        self.effects += self.statements.due(self.world.queues, self.usage, self.backlog, self.firm, self._shared, now)
 
     def cluster_changed(self) -> None:
         """A node came, changed or went."""
@@ -137,7 +142,7 @@ class Cycle:
         """Undo what another scheduler's binding at the same time as ours has done; see wholes through."""
         for eviction in (*self.wholes.look(now), *self.repair.look(now)):
             self.effects.append(eviction)
-            self.preemption.disruptions.asked(self.world.pods[eviction.uid])
+            self.disruptions.asked(self.world.pods[eviction.uid])
             self.dirty[self.world.pods[eviction.uid].group] = None
 
     def ring(self, now: float) -> None:
@@ -359,7 +364,7 @@ class Cycle:
 
     def eviction_done(self, effect: messages.Evict, failed: bool, now: float) -> None:
         """The pod leaves, or it stays: then its group, if it was to go as a whole, may be planned again."""
-        self.preemption.disruptions.answered(effect.uid, failed)
+        self.disruptions.answered(effect.uid, failed)
         if not failed:
             return
         key = self.preemption.refused(effect, now)
@@ -370,6 +375,13 @@ class Cycle:
         pod = self.world.pods.get(effect.uid)
         if pod is not None and pod.group in self.entries:
             self.dirty[pod.group] = None
+
+    def would_evict(self, key: GroupKey, now: float) -> Decision | Refusal | None:
+        """A dry run for a group that waits."""
+        entry = self.entries.get(key)
+        if entry is None or entry.refusal is None:
+            return None
+        return self.preemption.dry_run(entry, entry.refusal, self.room(), now)
 
     # --- what the handlers use too --------------------------------------------------------------
 
@@ -383,6 +395,7 @@ class Cycle:
 
     def room(self) -> Room:
         """A scratch of the room that is free now."""
+        self.firm.begin()
         return Room(Snapshot.take(self.world, self._feasibility, self.plans.reserved()))
 
     def give_up(self, entry: Entry) -> None:

@@ -37,8 +37,10 @@ class Earmarks:
     def put(self, key: GroupKey, places: Iterable[Reservation]) -> None:
         """Keep these places for the group, which must have none; their nodes must be known."""
         assert key not in self._of, f"{key} has an earmark already"
-        self._of[key] = tuple(places)
-        for place in self._of[key]:
+        kept = tuple(places)
+        if kept:
+            self._of[key] = kept
+        for place in kept:
             self._charge(key, None, place.shape.request, 1)
 
     def lift(self, key: GroupKey) -> tuple[Reservation, ...]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from extender.core.budgets import Disruptions
+from extender.core.firm import Firm
 from extender.core.ids import GroupKey, QueueName, TaskName
 from extender.core.membership import STARTED, Standing, standing
 from extender.core.model import Pod
@@ -60,12 +61,14 @@ class Holders:
         world: World,
         wholes: Wholes,
         disruptions: Disruptions,
+        firm: Firm,
         starting: Callable[[GroupKey], bool],
         now: float,
     ) -> None:
         self._world = world
         self._wholes = wholes
         self._disruptions = disruptions
+        self._firm = firm
         self._starting = starting
         self._now = now
         self._of: dict[QueueName, list[Holder]] = {}
@@ -136,7 +139,7 @@ class Holders:
 
     def _bar(self, key: GroupKey, queue: QueueName, pods: tuple[Pod, ...]) -> tuple[Detail, float]:
         name = pods[0].name if key.lone else key.name
-        if not self.preemptible(key):
+        if not self._firm.preemptible(key):
             return (("not preemptible", name),), float("inf")
         budgets = [self._disruptions.of(pod) for pod in pods]
         if all(len(over) > 1 for over in budgets):
@@ -146,15 +149,6 @@ class Holders:
         if least and self._now < oldest + least:
             return (("runs too shortly", name),), oldest + least
         return (), 0.0
-
-    def preemptible(self, key: GroupKey) -> bool:
-        """False when the group was declared not to be."""
-        need = self._world.need(key)
-        if not isinstance(need, Refusal):
-            return need.preemptible
-        group = self._world.groups.get(key)
-        declared = [said.preemptible for said in self._world.tallies[key].declared]
-        return (group is None or group.preemptible is not False) and False not in declared
 
 
 @dataclass(frozen=True, slots=True, eq=False)

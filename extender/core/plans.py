@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from extender.core import leading, messages, planning
+from extender.core import changes, leading, messages, planning
 from extender.core.allowance import Allowance, over_capability
 from extender.core.claims import Claims
 from extender.core.earmarks import Earmarks
 from extender.core.feasibility import Facts
+from extender.core.firm import Firm
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Ledger, Reservation, Slot
 from extender.core.messages import Effect
@@ -22,16 +23,17 @@ from extender.core.model import Hold, Pod
 from extender.core.planning import Entry, Member, Plan, Wish
 from extender.core.reasons import Reason, Refusal
 from extender.core.snapshot import Matrix, Room
-from extender.core.usage import Usage
+from extender.core.usage import Charge, Usage
 from extender.core.world import World
 
 
 class Plans:
     """The ledger and what may be done to it. `holds` is the gate's newest list of held calls."""
 
-    def __init__(self, world: World, usage: Usage) -> None:
+    def __init__(self, world: World, usage: Usage, firm: Firm) -> None:
         self._world = world
         self._usage = usage
+        self._firm = firm
         self.claims = Claims()
         self.ledger = Ledger(world.nodes, usage.charge)
         self.earmarks = Earmarks(world.nodes, usage.charge)
@@ -116,12 +118,17 @@ class Plans:
         return self._usage.tree.refusal(self._world.queue_of(entry.key), entry.key.namespace) or wish
 
     def _fulfil(self, entry: Entry, wish: Wish, room: Room) -> Plan | Refusal:
-        return planning.fulfil(wish, room, Allowance(self._usage, self._world.queue_of(entry.key), room, self.claims))
+        return planning.fulfil(wish, room, self.allowance(entry.key, room, self._usage))
+
+    def allowance(self, key: GroupKey, room: Room, usage: Usage) -> Allowance:
+        """What the group may still take, with this usage."""
+        firm = self._firm.sums() if self._firm.is_firm(key) else None
+        return Allowance(usage, self._world.queue_of(key), room, self.claims, firm)
 
     def tried(self, entry: Entry, wish: Wish, room: Room, usage: Usage) -> Plan | Refusal:
         """What would become of the wish in this room, with this usage; neither is used up."""
         there = room.copy()
-        return planning.fulfil(wish, there, Allowance(usage, self._world.queue_of(entry.key), there, self.claims))
+        return planning.fulfil(wish, there, self.allowance(entry.key, there, usage))
 
     def could_start(self, entry: Entry, room: Room, now: float) -> bool:
         """True when the group would have its places if nothing else ran."""
@@ -263,6 +270,15 @@ class Plans:
         free = np.maximum(nodes.allocatable - nodes.used - self.reserved(), 0)
         return self._world.columns.sums(free)
 
+    def charges(self) -> Iterator[Charge]:
+        """What queues are charged with, counted anew: pods, reservations, and what is kept for groups."""
+        for pod in self._world.pods.values():
+            charge = changes.charge(pod)
+            if charge is not None:
+                yield charge
+        for place in (*self.ledger.planned().values(), *self.ledger.lingering().values(), *self.earmarks):
+            yield place.group, None, place.shape.request
+
     def unaccounted(self) -> int:
         """Planned reservations of pods that do not wait, and lingering ones that nothing is to end."""
         pods = self._world.pods
@@ -321,6 +337,7 @@ class Plans:
             )
         if plan.places:
             entry.planned_at = now
+        self._firm.refresh(entry.key)
 
 
 def refused_by_scheduler(entry: Entry) -> Refusal:

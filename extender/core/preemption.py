@@ -25,11 +25,11 @@ import numpy as np
 
 from extender.core import choosing
 from extender.core.absence import Absence
-from extender.core.allowance import Allowance
 from extender.core.budgets import Disruptions
 from extender.core.casting import NAMED, Bars, Casting
 from extender.core.draft import Case, Draft
 from extender.core.eligible import Holders
+from extender.core.firm import Firm
 from extender.core.ids import GroupKey, PodUid
 from extender.core.ledger import Reservation, Slot
 from extender.core.losses import Loss, losses
@@ -87,12 +87,15 @@ class _Scene:
 class Preemption:
     """The groups for which room is being freed."""
 
-    def __init__(self, world: World, usage: Usage, plans: Plans, wholes: Wholes) -> None:
+    def __init__(
+        self, world: World, usage: Usage, plans: Plans, wholes: Wholes, disruptions: Disruptions, firm: Firm
+    ) -> None:
         self._world = world
         self._usage = usage
         self._plans = plans
         self._wholes = wholes
-        self.disruptions = Disruptions(world)
+        self._disruptions = disruptions
+        self._firm = firm
         self._causes: dict[GroupKey, _Cause] = {}
         #: evictions under way, by the group that they are for
         self._for: dict[PodUid, GroupKey] = {}
@@ -151,6 +154,7 @@ class Preemption:
         places = self._plans.earmarks.lift(entry.key)
         for place in places:
             room.give_back(self._world.nodes.row_of[place.node], place.request)
+        self._firm.refresh(entry.key)
         return places
 
     def answer(
@@ -202,6 +206,7 @@ class Preemption:
             room.take(self._world.nodes.row_of[node], request)
             places.append(Reservation(member.slot, key, member.task, member.shape, node, request))
         self._plans.earmarks.put(key, places)
+        self._firm.refresh(key)
 
     def _evict(self, key: GroupKey, loss: Loss) -> Iterator[Effect]:
         group = self._world.groups.get(loss.group)
@@ -209,7 +214,7 @@ class Preemption:
             yield NoteEviction(loss.group, group.uid, loss.ground, loss.detail)
         for pod in loss.pods:
             self._for[pod.uid] = key
-            self.disruptions.asked(pod)
+            self._disruptions.asked(pod)
         assert self._scene is not None
         self._scene.coming.add(loss.pods)
         yield from self._wholes.ask(loss.pods, loss.ground, loss.detail)
@@ -221,6 +226,16 @@ class Preemption:
         pods = [pod for uid, pod in self._scene.coming.pods.items() if pod.node in nodes or self._for.get(uid) == key]
         groups = sorted({pod.name if pod.group.lone else pod.group.name for pod in pods})
         return Refusal(Reason.VICTIMS, (("victims", len(pods)), *(("group", name) for name in groups[:NAMED])))
+
+    def dry_run(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> Decision | Refusal:
+        """What would be done for a group that waits, if nothing had been done for it before."""
+        self._scene = None
+        places = self.lift(entry, room)
+        try:
+            return self.decide(entry, refusal, room, now)
+        finally:
+            self._plans.earmarks.put(entry.key, places)
+            self._firm.refresh(entry.key)
 
     # --- the decision ---------------------------------------------------------------------------
 
@@ -319,12 +334,12 @@ class Preemption:
         pods = [pod for uid, pod in leaving.items() if now < self._since[uid] + STUCK_SECONDS]
         asked = (self._world.pods.get(uid) for uid in self._wholes.asked)
         pods += [pod for pod in asked if pod is not None and pod.bound]
-        holders = Holders(self._world, self._wholes, self.disruptions, self._plans.under_way, now)
-        casting = Casting(self._world, holders, self.disruptions, self._refused.keys(), now)
+        holders = Holders(self._world, self._wholes, self._disruptions, self._firm, self._plans.under_way, now)
+        casting = Casting(self._world, holders, self._disruptions, self._refused.keys(), now)
         return _Scene(casting, Absence(self._world, room.free.shape, pods), {})
 
     def _allows(self, entry: Entry, wish: Wish, room: Room, usage: Usage) -> bool:
-        allowance = Allowance(usage, self._world.queue_of(entry.key), room, self._plans.claims)
+        allowance = self._plans.allowance(entry.key, room, usage)
         return allowance.refusal(Counter(member.shape for member in wish.members).items()) is None
 
 

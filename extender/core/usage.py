@@ -9,7 +9,7 @@ of both at the top, `unused`, is what must stay free for those to whom it is pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from extender.core.ids import GroupKey, QueueName
@@ -88,6 +88,17 @@ class Usage:
         copy._total = {name: dict(sums) for name, sums in self._total.items()}
         copy._base = {name: dict(sums) for name, sums in self._base.items()}
         return copy
+
+    def groups(self) -> Iterable[GroupKey]:
+        """The groups that use something."""
+        return self._groups.keys()
+
+    def charges(self, key: GroupKey) -> Iterator[tuple[QueueName, Amounts, int]]:
+        """What a group is charged with: in which queue, what, and how often."""
+        group = self._groups.get(key)
+        if group is not None:
+            for (named, amounts), number in group.of.items():
+                yield named or group.queue, amounts, number
 
     def settle(self, key: GroupKey) -> None:
         """Charge the group to the queue that it is in now."""
