@@ -15,6 +15,7 @@ seconds since it began.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import count
 
@@ -22,7 +23,7 @@ import numpy as np
 
 from extender.core.draft import Case, Draft, Unit
 from extender.core.eligible import Holder
-from extender.core.ids import PodUid, QueueName
+from extender.core.ids import GroupKey, PodUid, QueueName
 from extender.core.matching import Mask
 from extender.core.model import Pod, Shape
 from extender.core.planning import Plan
@@ -180,7 +181,8 @@ def _in_domain(case: Case, ranked: Sequence[Pod], rows: Mask) -> Draft | None:
         _, row, units = heapq.heappop(heap)
         if all(pod.uid not in draft.pods for unit in units for pod in unit):
             before = _hosts(draft, row, want.asked)
-            if not draft.take_all(units):
+            stale = any(draft.unit(unit[0]) != unit for unit in units)
+            if not stale and not draft.take_all(units):
                 continue
             hosted += _hosts(draft, row, want.asked) - before
             if hosted >= enough:
@@ -226,16 +228,20 @@ def _step(
     short = [hosts * amount - int(draft.room.free[row, column]) for column, amount in asked]
     units: dict[PodUid, Unit] = {}
     relief: dict[PodUid, list[int]] = {}
+    singly: Counter[tuple[GroupKey, str]] = Counter()
     for pod in pods:
-        unit = draft.unit(pod)
+        unit = draft.unit(pod, singly)
         if not unit or (unit[0].uid not in units and not draft.may(unit)):
             continue
+        if case.holders[pod.group].spare and len(unit) == 1:
+            singly[pod.group, pod.task] += 1
         first, request = unit[0].uid, case.row(pod)
         units[first] = unit
         gains = relief.setdefault(first, [0] * len(asked))
         for n, (column, _) in enumerate(asked):
             gains[n] += int(request[column])
-    found = _enough(list(units), units, relief, short)
+    order = sorted(units, key=lambda first: draft.stops(units[first]))
+    found = _enough(order, units, relief, short)
     if found and len(found) > 1 and len(set(map(tuple, relief.values()))) > 1:
         found = min(found, _enough(_largest(units, relief, short), units, relief, short) or found, key=_pods)
     return (_pods(found), row, found) if found else None
@@ -283,17 +289,20 @@ def _by_rank(case: Case, ranked: Sequence[Pod]) -> Draft | None:
     full = Draft(case)
     order: list[Unit] = []
     pending, before = list(ranked), -1
-    while pending and len(order) != before:  # what is not owed yet may be when its own queue has made room
+    surplus = True
+    while pending and (surplus or len(order) != before):
+        # surplus of all groups comes first; and what is not owed yet may be when its own queue has made room
         before = len(order)
         later = []
         for pod in pending:
             unit = full.unit(pod)
-            if unit and full.may(unit):
+            waits = surplus and case.holders[pod.group].spare > 0 and bool(unit) and full.stops(unit)
+            if unit and not waits and full.may(unit):
                 full.take(unit)
                 order.append(unit)
             elif unit:
                 later.append(pod)
-        pending = later
+        pending, surplus = later, False
     if not order or not isinstance(case.fits(full.room, full.usage), Plan):
         return None
     low, high = 0, len(order)

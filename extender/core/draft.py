@@ -24,6 +24,7 @@ from extender.core.usage import Usage
 
 #: pods that go together
 Unit = tuple[Pod, ...]
+_NOBODY: Counter[tuple[GroupKey, str]] = Counter()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,21 +82,32 @@ class Draft:
         """What was chosen: members that go singly, and whole groups."""
         return [unit for units in self._units.values() for unit in units.values()]
 
-    def unit(self, pod: Pod) -> Unit:
-        """Who must go with this pod; () when it cannot go, or goes already."""
+    def unit(self, pod: Pod, beside: Counter[tuple[GroupKey, str]] | None = None) -> Unit:
+        """Who must go with this pod; () when it cannot go, or goes already.
+
+        `beside`: members of so many tasks that are to go singly too; with them no group goes as a whole.
+        """
         holder = self._case.holders[pod.group]
         if pod.uid in self.pods:
             return ()
-        if self._spared(holder, pod):
+        if self._spared(holder, pod, beside or _NOBODY):
             return (pod,)
-        if not holder.whole:
+        if not holder.whole or (beside and any(key == holder.key for key, _ in beside)):
             return ()
         return tuple(p for p in holder.pods if p.uid not in self.pods) if self._gone[holder.key] else holder.pods
 
-    def _spared(self, holder: Holder, pod: Pod) -> bool:
-        if self._gone[holder.key] >= holder.spare:
+    def stops(self, unit: Unit) -> bool:
+        """True when nothing of their group is left running, though it needs some."""
+        return not self._spared(self._case.holders[unit[0].group], unit[0], _NOBODY)
+
+    def _spared(self, holder: Holder, pod: Pod, beside: Counter[tuple[GroupKey, str]]) -> bool:
+        if not holder.spare:
             return False
-        return self._gone_of[holder.key, pod.task] < holder.spare_of.get(pod.task, holder.spare)
+        key, task = holder.key, pod.task
+        more = sum(number for (group, _), number in beside.items() if group == key)
+        if self._gone[key] + more >= holder.spare:
+            return False
+        return self._gone_of[key, task] + beside[key, task] < holder.spare_of.get(task, holder.spare)
 
     def may(self, unit: Unit) -> bool:
         """True when the rules let these go as well."""
@@ -106,11 +118,29 @@ class Draft:
         if terms is None:
             return True
         takes = frozenset(r for pod in unit for r, _ in pod.shape.request if r in terms.resources)
+        surplus = self._surplus(unit)
+        if surplus:  # those come first, and what is left of it must be too much without them
+            self._book(surplus, -1)
+            owed = above(self.usage, terms.theirs, takes) and self.is_owed(terms)
+            self._book(surplus, 1)
+            return owed
         known = self._owed.get((queue, takes))
         if known is None:
             known = above(self.usage, terms.theirs, takes) and self.is_owed(terms)
             self._owed[queue, takes] = known
         return known
+
+    def _surplus(self, unit: Unit) -> Unit:
+        """Of a group that would go as a whole, those who could go without the others."""
+        if len(unit) == 1:
+            return ()
+        holder, singly = self._case.holders[unit[0].group], Counter[tuple[GroupKey, str]]()
+        found = []
+        for pod in unit:
+            if self._spared(holder, pod, singly):
+                singly[pod.group, pod.task] += 1
+                found.append(pod)
+        return tuple(found)
 
     def _is_let_go(self, unit: Unit) -> bool:
         """True when the budgets of these allow for it, beside those chosen before."""
@@ -149,8 +179,8 @@ class Draft:
 
     def _count(self, unit: Unit, sign: int) -> None:
         rows = self.room.snapshot.row_of
+        self._book(unit, -sign)
         for pod in unit:
-            self.usage.book(pod.queue or self._case.holders[pod.group].queue, pod.shape.request, -sign)
             self._gone[pod.group] += sign
             self._gone_of[pod.group, pod.task] += sign
             if pod.node in rows:
@@ -159,11 +189,15 @@ class Draft:
                 self._leave[budget.namespace, budget.name] += sign
         self._owed.clear()
 
+    def _book(self, pods: Unit, sign: int) -> None:
+        for pod in pods:
+            self.usage.book(pod.queue or self._case.holders[pod.group].queue, pod.shape.request, sign)
+
     def take_all(self, units: Iterable[Unit]) -> bool:
         """All of these go, one after the other; nobody when the rules forbid one."""
         taken: list[Unit] = []
         for unit in units:
-            if not self.may(unit):
+            if self.unit(unit[0]) != unit or not self.may(unit):
                 for one in reversed(taken):
                     self.put_back(one)
                 return False

@@ -315,7 +315,7 @@ class Preemption:
             return refusal
         everybody = Absence(self._world, case.room.free.shape, pods)
         left = case.fits(everybody.room(case.room), everybody.usage(case.usage))
-        if isinstance(left, Plan):
+        if isinstance(left, Plan) or (bars.pods and left.reason is Reason.RESERVED):
             bars.limits(case)
             return Refusal(Reason.NO_VICTIMS, bars.told())
         return left if refusal.reason in _SUMS and left.reason in _SHAPES else refusal
