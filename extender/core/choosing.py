@@ -423,11 +423,11 @@ def _drafted(case: Case, chosen: Sequence[Pod]) -> Draft | None:
         whole = len(there) == len(case.holders[key].pods)
         units += [tuple(there)] if whole else [(pod,) for pod in there]
     units.sort(key=lambda unit: sum(case.room.snapshot.want(pod.shape).share for pod in unit))
-    for pending in (units, [unit for unit in units if unit[0].uid not in draft.pods]):
-        for unit in pending:
-            whole = len(unit) == len(case.holders[unit[0].group].pods)
-            goes = set(draft.unit(unit[0]))
-            if (goes == set(unit) or (whole and case.holders[unit[0].group].whole)) and draft.may(unit):
+    for _ in range(2):  # what is not owed yet may be when its own queue has made room
+        for unit in units:
+            holder = case.holders[unit[0].group]
+            whole = len(unit) == len(holder.pods) and holder.whole
+            if unit[0].uid not in draft.pods and (whole or draft.unit(unit[0]) == unit) and draft.may(unit):
                 draft.take(unit)
     return draft if draft.pods.keys() == wanted else None
 

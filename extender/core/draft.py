@@ -158,6 +158,7 @@ class Draft:
     def take(self, unit: Unit) -> None:
         """These go."""
         key = unit[0].group
+        assert not any(pod.uid in self.pods for pod in unit), "a pod goes twice"
         self._count(unit, 1)
         self.pods.update((pod.uid, pod) for pod in unit)
         units = self._units.setdefault(key, {})
