@@ -37,7 +37,7 @@ class Absence:
         row_of = self._world.nodes.row_of
         for pod in pods:
             self.pods[pod.uid] = pod
-            charge = changes.charge(pod)
+            charge = changes.charge(pod, self._world.managed)
             if charge is not None:
                 key, named, amounts = charge
                 self._charges[named or self._world.queue_of(key), amounts] += 1

@@ -159,7 +159,7 @@ def _domains(case: Case) -> Iterator[Mask]:
     if case.required is None or not facts.knows_level(case.required):
         yield np.ones(len(case.room.free), dtype=bool)
         return
-    domains = facts.domains(facts.levels.path(case.required))
+    domains = facts.domains(facts.path(case.required))
     for number in range(min(len(domains.paths), _DOMAINS)):
         yield domains.ids == number
 

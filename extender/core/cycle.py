@@ -31,6 +31,8 @@ from extender.core.repair import Repair
 from extender.core.resources import add
 from extender.core.snapshot import Room, Snapshot
 from extender.core.usage import Usage
+from extender.core.vacancy import Vacancy
+from extender.core.visibility import Visibility
 from extender.core.wholes import Wholes
 from extender.core.world import World
 
@@ -68,6 +70,8 @@ class Cycle:
         self.wholes = Wholes(world, self.plans.under_way)
         self.repair = Repair(world, self.plans, self.wholes)
         self.preemption = Preemption(world, self.usage, self.plans, self.wholes, self.disruptions, self.firm)
+        self.vacancy = Vacancy(world, self.usage)
+        self.visibility = Visibility(world, self.usage, self.plans.ledger)
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
         self.dirty: dict[GroupKey, None] = {}
         self.grown = False
@@ -92,9 +96,11 @@ class Cycle:
         self.usage.take_moved()
         self.repair.reset()
         self.preemption.reset()
+        self.vacancy.reset()
         self.backlog = Backlog()
         self.opening.restart()
         self.statements.restart()
+        self.visibility.restart()
         for index in (self.dirty, self._timers, self._waiting, self.suspects):
             index.clear()
 
@@ -118,6 +124,9 @@ class Cycle:
             for entry in self._turns():  # 3. order
                 self._turn(entry, room, failed, now)  # 4. place, 5. reclaim and preempt
         self._list_open_queues(now)
+        waiting = map(self.entries.__getitem__, self._waiting)
+        self.effects += self.visibility.due(waiting, self.backlog.strays, now)
+        self.effects += self.vacancy.statements(now)
         self.effects += self.statements.due(self.world.queues, self.usage, self.backlog, self.firm, self._shared, now)
 
     def cluster_changed(self) -> None:
@@ -128,6 +137,7 @@ class Cycle:
         """A queue came, changed or went."""
         self._tree = None
         self.grown = self._unsettled = True
+        self.vacancy.doubt()
 
     def follow_queues(self) -> None:
         """2. usage: count for the queues as they are now, with the guarantees that the cluster can keep."""
@@ -183,7 +193,7 @@ class Cycle:
 
     def _turn(self, entry: Entry, room: Room, failed: dict[object, Refusal], now: float) -> None:
         if entry.key not in self.world.members:
-            self._forget_group(entry)
+            self._forget_group(entry, now)
             return
         if self.plans.lingers(entry) or now < entry.retry_at:
             self._postpone(entry, now)
@@ -353,9 +363,10 @@ class Cycle:
         for_room = not refusal.reasons.isdisjoint(_FOR_ROOM)
         return Waiting(queue, for_room, tuple(strays.items()), self.asking.asked(entry))
 
-    def _forget_group(self, entry: Entry) -> None:
+    def _forget_group(self, entry: Entry, now: float) -> None:
         self.grown |= self.preemption.forget(entry.key)
         self.give_up(entry)
+        self.vacancy.emptied(entry, now)
         self.grown |= self.plans.claims.drop(entry.key)
         self.backlog.put(entry.key, None)
         self.entries.pop(entry.key, None)
@@ -389,7 +400,8 @@ class Cycle:
         """The group's record, made when it is new."""
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = Entry(key, arrival=created, changed_at=now)
+            stated = self.vacancy.filled(key)
+            entry = self.entries[key] = Entry(key, arrival=created, changed_at=now, stated=stated)
         entry.arrival = min(entry.arrival, created)
         return entry
 
@@ -444,6 +456,15 @@ class Cycle:
             return
         entry.stated = stating.said(statement)
         self.effects.append(statement)
+
+    def statement_failed(self, key: GroupKey, now: float) -> None:
+        """What was to be written into the group's object was not."""
+        entry = self.entries.get(key)
+        if entry is None:
+            self.vacancy.failed(key, now)
+        else:
+            entry.stated, entry.state_after = ("", "", 0), now + stating.RETRY_SECONDS
+            self.look_at(key, entry.state_after)
 
     def _list_open_queues(self, now: float) -> None:
         known = () if self.nominating else self.usage.tree.admitting

@@ -42,6 +42,7 @@ TEXT: dict[Reason, str] = {
 EVICTED: dict[Ground, str] = {
     Ground.RECLAIMED: "its queue had borrowed what another queue deserves, and that one takes it back",
     Ground.PREEMPTED: "a group of higher priority in the same queue takes its room",
+    Ground.STALE: "its group stayed below its minimum for longer than its queue allows",
     Ground.OVERCOMMIT: "another scheduler bound a pod to the same node at the same time, and both do not fit",
     Ground.PARTIAL_RELEASE: "bound while other members of its group could not be",
 }

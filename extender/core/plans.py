@@ -259,6 +259,11 @@ class Plans:
                 self.ledger.release(reservation.slot)
                 yield reservation
 
+    def drop_node(self, name: NodeName) -> list[Reservation]:
+        """Release all on a node that goes away; call it before the world forgets the node."""
+        self.earmarks.drop_node(name)
+        return self.ledger.drop_node(name)
+
     def reserved(self) -> Matrix:
         """What plans reserve and what is kept for groups, by row of the node table."""
         self.ledger.fit()
@@ -273,7 +278,7 @@ class Plans:
     def charges(self) -> Iterator[Charge]:
         """What queues are charged with, counted anew: pods, reservations, and what is kept for groups."""
         for pod in self._world.pods.values():
-            charge = changes.charge(pod)
+            charge = changes.charge(pod, self._world.managed)
             if charge is not None:
                 yield charge
         for place in (*self.ledger.planned().values(), *self.ledger.lingering().values(), *self.earmarks):

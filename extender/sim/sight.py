@@ -132,8 +132,8 @@ class Sight:
 
     def why_group(self, name: str) -> Said | None:
         """Why a group waits."""
-        entry = self._scheduler.sidecar.engine.entries.get(GroupKey(Source.MUSTER, NAMESPACE, name))
-        return None if entry is None or entry.refusal is None else of_refusal(entry.refusal)
+        refusal = self._scheduler.sidecar.engine.view.why(GroupKey(Source.MUSTER, NAMESPACE, name))
+        return None if refusal is None else of_refusal(refusal)
 
     def why_pod(self, written: str) -> Said | None:
         """Why a pod waits; one that is bound, or is just about to be, does not."""
