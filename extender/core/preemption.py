@@ -21,8 +21,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from extender.core import choosing
 from extender.core.absence import Absence
 from extender.core.budgets import Disruptions
@@ -191,13 +189,17 @@ class Preemption:
         rows = self._world.nodes.row_of
         for place in before:
             free.take(rows[place.node], place.request)
-        columns = np.flatnonzero(np.logical_or.reduce([place.request > 0 for place in before]))
-        if any((free.free[rows[place.node], columns] < 0).any() for place in before):
+        if any(self._is_lost(place, free) for place in before):
             return None
         if not self._allows(entry, wish, free, usage):
             return None
         node_of = {place.slot: place.node for place in before}
         return Decision(Plan(tuple((member, node_of[member.slot]) for member in wish.members)))
+
+    def _is_lost(self, place: Reservation, free: Room) -> bool:
+        """True when the place's node does not take such pods any more, or too much is on it."""
+        row, want = self._world.nodes.row_of[place.node], free.snapshot.want(place.shape)
+        return not want.mask[row] or any(free.free[row, column] < 0 for column, _ in want.asked)
 
     def _keep(self, key: GroupKey, plan: Plan, room: Room) -> None:
         places = []
@@ -224,6 +226,9 @@ class Preemption:
         nodes = {node for _, node in plan.places}
         assert self._scene is not None
         pods = [pod for uid, pod in self._scene.coming.pods.items() if pod.node in nodes or self._for.get(uid) == key]
+        stuck = [self._since[pod.uid] + STUCK_SECONDS for pod in pods if pod.uid in self._since]
+        if stuck:
+            self._scene.until[key] = min(stuck)
         groups = sorted({pod.name if pod.group.lone else pod.group.name for pod in pods})
         return Refusal(Reason.VICTIMS, (("victims", len(pods)), *(("group", name) for name in groups[:NAMED])))
 
