@@ -57,6 +57,10 @@ class Backlog:
         waiting = self._groups.get(key)
         return waiting is not None and waiting.queue == queue
 
+    def waiting_in(self, queue: QueueName) -> list[GroupKey]:
+        """The groups that wait in this queue, in no order."""
+        return [key for key, waiting in self._groups.items() if waiting.queue == queue]
+
     def is_open(self, queue: QueueName) -> bool:
         """True when new pods of this queue may come ungated."""
         return not self.for_room[queue] and self.strays[queue] < STRAY_LIMIT

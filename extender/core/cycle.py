@@ -149,11 +149,7 @@ class Cycle:
             self.refuse(entry, Refusal(Reason.QUEUED), now)
 
     def _shared(self) -> quota.Sums:
-        """What all queues have together: free, or used by them."""
-        shared = self.plans.free()
-        for root in self.usage.tree.roots:
-            add(shared, self.usage.of(root).items())
-        return shared
+        return self.usage.shared(self.plans.free())
 
     def _turns(self) -> Iterator[Entry]:
         """First those who ask for nothing: they may only free room, and would hide what their queues ask for."""
@@ -185,15 +181,7 @@ class Cycle:
         return amounts(asked)
 
     def _order_key(self, entry: Entry) -> ordering.OrderKey:
-        tally = self.world.tallies.get(entry.key)
-        gated = tally is not None and 0 < tally.gated == tally.count(Standing.WAITING)
-        return ordering.order_key(entry.key, self._priority(entry.key), entry.arrival, gated)
-
-    def _priority(self, key: GroupKey) -> int:
-        tally = self.world.tallies.get(key)
-        group = self.world.groups.get(key)
-        lowest = min(tally.priorities, default=0) if tally is not None else 0
-        return lowest if group is None or group.priority is None else min(lowest, group.priority)
+        return ordering.order_of(self.world, entry.key, entry.arrival)
 
     def _turn(self, entry: Entry, room: Room, failed: dict[object, Refusal], now: float) -> None:
         if entry.key not in self.world.members:

@@ -32,6 +32,11 @@ TEXT: dict[Reason, str] = {
     Reason.INACTIVE: "this muster replica is not active",
 }
 
+#: reasons that a person is told in other words than kube-scheduler
+_TOLD: dict[Reason, str] = {
+    Reason.HELD_ELSEWHERE: "has its places, and its members are on their way to them",
+}
+
 EVICTED: dict[Ground, str] = {
     Ground.OVERCOMMIT: "another scheduler bound a pod to the same node at the same time, and both do not fit",
     Ground.PARTIAL_RELEASE: "bound while other members of its group could not be",
@@ -45,7 +50,7 @@ def is_ours(message: str) -> bool:
 
 def sentence(refusal: Refusal) -> str:
     """The reason in words with its numbers, for status and answers; never for a verb's text."""
-    return _with_numbers(TEXT[refusal.reason], refusal.detail)
+    return _with_numbers(_TOLD.get(refusal.reason) or TEXT[refusal.reason], refusal.detail)
 
 
 def why_evicted(ground: Ground, detail: Detail) -> str:

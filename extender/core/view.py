@@ -38,6 +38,14 @@ class View:
         reservation = self._plans.ledger.get(Slot(uid))
         return None if reservation is None else reservation.node
 
+    def places(self, key: GroupKey) -> list[NodeName]:
+        """The nodes planned for members of this group that exist and are not bound yet, one for each."""
+        return [one.node for one in self._plans.ledger.of_group(key).values() if not one.expected]
+
+    def free(self) -> dict[str, int]:
+        """What neither pods nor plans take of the nodes, by resource."""
+        return self._plans.free()
+
     def refusal(self, uid: PodUid) -> Refusal | None:
         """Why this pod's group waits; None when it does not, or was not looked at yet."""
         pod = self._world.pods.get(uid)
