@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NoReturn, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import NoReturn, Protocol, TypeVar
 
 from aiohttp import web
 
@@ -30,17 +30,15 @@ from extender.wire.delegation import Asked, Decision, FrontProxy, User, user_of
 
 LOG = logs.Log(__name__)
 #: so many objects a page, also where more are asked for
-PAGE = 250
+PAGE = 500
 #: so many are made before filter calls get their turn
 _TURN = 25
 RETRY_AFTER_SECONDS = 1
 _LATER: wire.Object = {"retryAfterSeconds": RETRY_AFTER_SECONDS}
 HEALTH = "/healthz"
 _ROOT = f"/apis/{wire.API_VERSION}"
-_USER = "muster.user"
 _NOBODY = ("", "")
-
-Page = tuple[Sequence[wire.Object], wire.Object]
+T = TypeVar("T")
 
 
 class Metrics(Protocol):
@@ -82,6 +80,7 @@ class Handlers:
         self._silent = silent
         self._wall = wall
         self._metrics = metrics
+        self._counting = asyncio.Lock()
 
     def application(self) -> web.Application:
         """All paths, behind the check of who asks."""
@@ -107,30 +106,38 @@ class Handlers:
         """One group of a namespace."""
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         await self._allow(request, wire.WORKLOADS, namespace, name)
-        named, now = wire.parse_name(name), self._wall()
-        key = None if named is None else self._answers.find(namespace, *named)
-        found = None if key is None else self._answers.workload(key, now)
+        named, key = wire.parse_name(name), None
+        if named is not None:
+            async for one in _stepwise(self._answers.find(namespace, *named)):
+                key = one
+        await self._count()
+        found = None if key is None else self._workload(key)
         if found is None:
             _not_found(wire.WORKLOADS, name)
-        return _shown(request, wire.WORKLOADS, [wire.workload(found, now)])
+        return _shown(request, wire.WORKLOADS, [found])
 
     async def list_workloads(self, request: web.Request) -> web.Response:
         """The groups of one namespace, or of all."""
         namespace = request.match_info.get("namespace")
         await self._allow(request, wire.WORKLOADS, namespace or "", "")
         limit, behind = _wanted(request)
-        found = ((here, wire.name_of(source, name), key) for here, source, name, key in self._answers.groups(namespace))
-        rest = [one for one in found if one[:2] > behind]
-        page = heapq.nsmallest(limit, rest)
-        items = await self._made((key for _, _, key in page), self._workload)
-        last = page[-1][:2] if page else behind
-        return _shown(request, wire.WORKLOADS, items, _more(len(rest) - len(page), last))
+        page: list[tuple[str, str, GroupKey]] = []
+        left = 0
+        async for some in _stepwise(self._answers.groups(namespace)):
+            named = [(here, wire.name_of(source, name), key) for here, source, name, key in some]
+            later = [one for one in named if one[:2] > behind]
+            left += len(later)
+            page = heapq.nsmallest(limit, page + later)
+        await self._count()
+        items = [one async for one in self._made(key for _, _, key in page)]
+        return _shown(request, wire.WORKLOADS, items, _more(left - len(page), page[-1][:2] if page else behind))
 
     async def get_queue(self, request: web.Request) -> web.Response:
         """One queue."""
         name = request.match_info["name"]
         await self._allow(request, wire.QUEUES, "", name)
-        found = self._queue(QueueName(name), self._wall())
+        await self._count()
+        found = self._queue(QueueName(name))
         if found is None:
             _not_found(wire.QUEUES, name)
         return _shown(request, wire.QUEUES, [found])
@@ -140,37 +147,41 @@ class Handlers:
         await self._allow(request, wire.QUEUES, "", "")
         limit, (_, behind) = _wanted(request)
         rest = [name for name in self._answers.queues() if name > behind]
-        items = await self._made(rest[:limit], self._queue)
-        last = rest[:limit][-1] if rest else behind
-        return _shown(request, wire.QUEUES, items, _more(len(rest) - limit, ("", last)))
+        page = rest[:limit]
+        await self._count()
+        items = [item async for name in _stepwise(page) if (item := self._queue(name)) is not None]
+        return _shown(request, wire.QUEUES, items, _more(len(rest) - len(page), ("", page[-1] if page else behind)))
 
-    def _workload(self, key: GroupKey, now: float) -> wire.Object | None:
-        found = self._answers.workload(key, now)
-        return None if found is None else wire.workload(found, now)
+    async def _count(self) -> None:
+        """Bring positions up to date; who comes while that is done waits for it."""
+        async with self._counting:
+            async for _ in _stepwise(self._answers.count(self._wall())):
+                pass
 
-    def _queue(self, name: QueueName, now: float) -> wire.Object | None:
-        found = self._answers.queue(name, now)
-        return None if found is None else wire.queue(found, now)
-
-    async def _made(
-        self, names: Iterable[Any], make: Callable[[Any, float], wire.Object | None]
-    ) -> Sequence[wire.Object]:
-        """An object of each, but for what has gone meanwhile."""
-        items = []
-        for number, name in enumerate(names, 1):
-            item = make(name, self._wall())
+    async def _made(self, keys: Iterable[GroupKey]) -> AsyncIterator[wire.Object]:
+        """An object of each group, but for what has gone meanwhile."""
+        for number, key in enumerate(keys, 1):
+            item = self._workload(key)
             if item is not None:
-                items.append(item)
+                yield item
             if not number % _TURN:
                 await asyncio.sleep(0)
-        return items
+
+    def _workload(self, key: GroupKey) -> wire.Object | None:
+        found = self._answers.workload(key)
+        return None if found is None else wire.workload(found, self._wall())
+
+    def _queue(self, name: QueueName) -> wire.Object | None:
+        now = self._wall()
+        found = self._answers.queue(name, now)
+        return None if found is None else wire.queue(found, now)
 
     # --- who may ask ----------------------------------------------------------------------------
 
     async def _allow(self, request: web.Request, resource: wire.Resource, namespace: str, name: str) -> None:
         """Refuse what is not allowed first, then what cannot be answered."""
         asked = Asked("get" if name else "list", wire.GROUP, wire.VERSION, resource.plural, namespace, name)
-        user: User = request[_USER]
+        user = self._authenticate(request)
         decision = await self._review(user, asked)
         if not decision.allowed:
             where = f' in the namespace "{namespace}"' if namespace else " at the cluster scope"
@@ -188,7 +199,7 @@ class Handlers:
         started = time.perf_counter()
         try:
             if request.path != HEALTH:
-                request[_USER] = self._authenticate(request)
+                self._authenticate(request)  # also where nothing is asked of the authorizer
             response = await handler(request)
         except Refused as error:
             response = _refusal(error)
@@ -212,6 +223,13 @@ class Handlers:
             if user is not None:
                 return user
         raise Refused(401, "Unauthorized", "Unauthorized")
+
+
+async def _stepwise(steps: Iterable[T]) -> AsyncIterator[T]:
+    """The steps, with a turn for filter calls after each."""
+    for step in steps:
+        yield step
+        await asyncio.sleep(0)
 
 
 def _common_names(request: web.Request) -> list[str]:

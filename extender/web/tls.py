@@ -103,7 +103,7 @@ def _load_asking(pair: settings.KeyPair, authority: str) -> ssl.SSLContext:
     try:
         if authority:
             context.load_verify_locations(cadata=authority)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:  # the last for text that is not ASCII
         raise settings.Unusable(f"the authority of the API server's front proxy: {error}") from error
     return context
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 from engine_driver import Driver
 from hypothesis import given
@@ -18,10 +20,26 @@ from tests.builders import GPU
 DEFAULT = QueueName("default")
 
 
+def counted(driver: Driver) -> Answers:
+    """Answers with positions as they are now."""
+    found = Answers(driver.engine)
+    deque(found.count(driver.now), 0)
+    return found
+
+
 def asked(driver: Driver, key: GroupKey) -> answers.Workload:
-    found = Answers(driver.engine).workload(key, driver.now)
+    found = counted(driver).workload(key)
     assert found is not None
     return found
+
+
+def find(driver: Driver, source: Source, name: str, namespace: str = "team") -> GroupKey | None:
+    *_, found = [None, *Answers(driver.engine).find(namespace, source, name)]
+    return found
+
+
+def groups(driver: Driver, namespace: str | None = None) -> list[answers.Named]:
+    return [one for some in Answers(driver.engine).groups(namespace) for one in some]
 
 
 def gang(name: str = "train", size: int = 2, gpus: int = 4, **fields) -> list[Pod]:
@@ -82,10 +100,9 @@ def test_a_group_of_ours_without_members_waits_for_them_and_those_of_others_do_n
     said = asked(driver, builders.group_key("empty"))
     assert said.refusal == Refusal(Reason.MEMBERS, (("have", 0), ("minimum", 3)))
     assert (said.phase, said.queue, said.uid, said.position) == ("Pending", "research", "uid-of-empty", None)
-    found = Answers(driver.engine)
-    assert found.find("team", Source.NATIVE, "empty") is None
-    assert found.workload(builders.group_key("empty", Source.NATIVE), driver.now) is None
-    assert [(source, name) for _, source, name, _ in found.groups()] == [(Source.MUSTER, "empty")]
+    assert find(driver, Source.NATIVE, "empty") is None
+    assert counted(driver).workload(builders.group_key("empty", Source.NATIVE)) is None
+    assert [(source, name) for _, source, name, _ in groups(driver)] == [(Source.MUSTER, "empty")]
 
 
 def test_a_pod_behind_a_gate_of_somebody_else_is_not_said_to_be_next():
@@ -123,23 +140,22 @@ def test_a_lone_pod_is_found_by_its_name_and_not_by_that_of_its_predecessor():
     first, second = builders.make_pod("web", uid="one"), builders.make_pod("web", uid="two")
     driver = Driver(builders.make_node(), first)
     driver.tick()
-    found = Answers(driver.engine)
-    assert found.find("team", Source.POD, "web") == first.group
+    assert find(driver, Source.POD, "web") == first.group
     assert asked(driver, first.group).uid == "one"
     driver.gone(first)
-    assert found.find("team", Source.POD, "web") is None
-    assert found.workload(first.group, driver.now) is None
+    assert find(driver, Source.POD, "web") is None
+    assert counted(driver).workload(first.group) is None
     driver.see(second)
-    assert found.find("team", Source.POD, "web") == second.group
-    assert found.find("other", Source.POD, "web") is None
+    assert find(driver, Source.POD, "web") == second.group
+    assert find(driver, Source.POD, "web", "other") is None
 
 
 def test_pods_of_other_schedulers_are_no_workloads_of_ours():
     pod = builders.make_pod("theirs", scheduler="default-scheduler")
     driver = Driver(builders.make_node(), pod)
     driver.tick()
-    assert list(Answers(driver.engine).groups()) == []
-    assert Answers(driver.engine).find("team", Source.POD, "theirs") is None
+    assert groups(driver) == []
+    assert find(driver, Source.POD, "theirs") is None
 
 
 def test_groups_of_one_name_in_every_source_and_namespace_are_told_apart():
@@ -150,10 +166,9 @@ def test_groups_of_one_name_in_every_source_and_namespace_are_told_apart():
     ]
     driver = Driver(builders.make_node(), *pods)
     driver.tick()
-    found = Answers(driver.engine)
-    assert {key for *_, key in found.groups()} == keys
-    assert {key for *_, key in found.groups("a")} == {key for key in keys if key.namespace == "a"}
-    assert {found.find(key.namespace, key.source, "same") for key in keys} == keys
+    assert {key for *_, key in groups(driver)} == keys
+    assert {key for *_, key in groups(driver, "a")} == {key for key in keys if key.namespace == "a"}
+    assert {find(driver, key.source, "same", key.namespace) for key in keys} == keys
 
 
 # --- positions and queues ----------------------------------------------------------------------------
@@ -179,7 +194,7 @@ def test_positions_are_the_order_of_the_engine_in_each_queue(groups):
     ]
     driver = Driver(builders.make_queue("research"), builders.make_node(), *pods)
     driver.tick()
-    found = Answers(driver.engine)
+    found = counted(driver)
     for queue in {pod.queue for pod in pods}:
         inside = [pod for pod in pods if pod.queue == queue]
         keys = {pod.group: ordering.order_key(pod.group, pod.priority, pod.created, pod.queue_gated) for pod in inside}
@@ -194,24 +209,47 @@ def test_positions_are_the_order_of_the_engine_in_each_queue(groups):
         assert state.status.pending == len(inside)
 
 
-def test_a_position_is_at_most_a_second_old_and_that_of_who_has_just_come_is_there_at_once():
-    first, second = (builders.make_pod(f"p-{n}", {GPU: 1}, created=float(n)) for n in range(2))
-    driver = Driver(builders.make_node(), first)
+def test_positions_are_counted_in_steps_and_seldom_when_many_wait(monkeypatch):
+    monkeypatch.setattr(answers, "STEP", 10)
+    pods = [builders.make_pod(f"p-{n}", {GPU: 1}, created=float(n)) for n in range(35)]
+    driver = Driver(builders.make_node(), *pods)
     driver.tick()
     found = Answers(driver.engine)
 
-    def positions() -> list[int | None]:
-        said = [found.workload(pod.group, driver.now) for pod in (first, second)]
-        return [None if one is None else one.position for one in said]
+    def last() -> int | None:
+        said = found.workload(pods[-1].group)
+        return None if said is None else said.position
 
-    assert positions() == [1, None]
-    driver.see(second)
+    def steps(now: float) -> int:
+        return len(list(found.count(now)))
+
+    assert last() is None
+    assert steps(driver.now) == 4
+    assert last() == 35
+    driver.gone(pods[0])
     driver.tick()
-    assert positions() == [1, 2]
-    driver.gone(first)
-    assert positions() in ([None, 1], [None, 2])
-    driver.tick(answers.COUNT_SECONDS)
-    assert positions() == [None, 1]
+    assert steps(driver.now + 34 * answers.KEPT_SECONDS_A_GROUP) == 0
+    assert last() == 35
+    assert steps(driver.now + 36 * answers.KEPT_SECONDS_A_GROUP) == 4
+    assert last() == 34
+
+
+def test_what_happens_between_two_steps_disturbs_neither_counting_nor_listing(monkeypatch):
+    monkeypatch.setattr(answers, "STEP", 1)
+    pods = [builders.make_pod(f"p-{n}", {GPU: 1}, created=float(n)) for n in range(6)]
+    driver = Driver(builders.make_node(), *pods)
+    driver.tick()
+    found = Answers(driver.engine)
+    counting, listing = found.count(driver.now), found.groups()
+    next(counting)
+    next(listing)
+    driver.gone(pods[3], pods[5])
+    driver.see(builders.make_pod("new", {GPU: 1}))
+    driver.tick()
+    deque(counting, 0)
+    assert {name for some in listing for _, _, name, _ in some} == {"p-1", "p-2", "p-4"}
+    assert [said.position for pod in (pods[0], pods[4]) if (said := found.workload(pod.group))] == [1, 4]
+    assert found.workload(pods[3].group) is None
 
 
 def test_a_queue_says_what_it_has_what_it_is_owed_and_who_is_above_it():
@@ -223,7 +261,7 @@ def test_a_queue_says_what_it_has_what_it_is_owed_and_who_is_above_it():
         builders.make_pod("waits", {GPU: 2}, queue=QueueName("team")),
     )
     driver.tick()
-    found = Answers(driver.engine)
+    found = counted(driver)
     assert found.queues() == ("default", "dept", "team")
     state = found.queue(QueueName("team"), driver.now)
     assert state is not None
@@ -241,7 +279,7 @@ def test_no_more_waiting_groups_are_named_than_can_be_shown(monkeypatch):
     monkeypatch.setattr(answers, "NODES_SHOWN", 1)
     driver = Driver(builders.make_node(), *builders.make_pods(5, request={GPU: 1}))
     driver.tick()
-    state = Answers(driver.engine).queue(DEFAULT, driver.now)
+    state = counted(driver).queue(DEFAULT, driver.now)
     assert state is not None
     assert [one.position for one in state.waiting] == [1, 2, 3]
     assert state.status.pending == 5
@@ -253,9 +291,9 @@ def test_asking_changes_nothing(event):
     driver = Driver(builders.gpu_node(), builders.make_group("train", 2), *pods)
     driver.send(event)
     before = repr(driver.engine.entries)
-    found = Answers(driver.engine)
-    for key in [key for *_, key in found.groups()]:
-        found.workload(key, driver.now)
+    found = counted(driver)
+    for *_, key in groups(driver):
+        found.workload(key)
     for name in found.queues():
         found.queue(name, driver.now)
     assert repr(driver.engine.entries) == before
