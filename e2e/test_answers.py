@@ -91,12 +91,14 @@ def answering(
     with muster.Replica(cluster, installed, options) as replica, server.known("answers-first"):
         replica.wait_active()
         environment = {"KUBECTL": cluster.binaries.path("kubectl"), "KUBECONFIG": str(cluster.kubeconfig)}
-        subprocess.run(
-            [str(FOLDER / "install.sh"), str(server.cert), str(server.key)],
-            env=os.environ | environment, check=True, timeout=240,
-        )  # fmt: skip
-        yield replica
-        cluster.kube.delete("apiservices.apiregistration.k8s.io", REGISTERED)
+        try:
+            subprocess.run(
+                [str(FOLDER / "install.sh"), str(server.cert), str(server.key)],
+                env=os.environ | environment, check=True, timeout=240,
+            )  # fmt: skip
+            yield replica
+        finally:
+            cluster.kube.delete("apiservices.apiregistration.k8s.io", REGISTERED)
 
 
 @pytest.fixture

@@ -88,6 +88,7 @@ class Handlers:
         group = f"/apis/{wire.GROUP}"
         routes: list[tuple[str, Callable[[web.Request], Awaitable[web.Response]]]] = [
             (HEALTH, _healthy),
+            ("/openapi/v2", _constant(wire.openapi())),
             ("/apis", _constant(wire.group_list())),
             (group, _constant(wire.group())),
             (_ROOT, _constant(wire.resource_list())),
@@ -114,7 +115,7 @@ class Handlers:
         found = None if key is None else self._workload(key)
         if found is None:
             _not_found(wire.WORKLOADS, name)
-        return _shown(request, wire.WORKLOADS, [found])
+        return self._shown(request, wire.WORKLOADS, [found])
 
     async def list_workloads(self, request: web.Request) -> web.Response:
         """The groups of one namespace, or of all."""
@@ -130,7 +131,7 @@ class Handlers:
             page = heapq.nsmallest(limit, page + later)
         await self._count()
         items = [one async for one in self._made(key for _, _, key in page)]
-        return _shown(request, wire.WORKLOADS, items, _more(left - len(page), page[-1][:2] if page else behind))
+        return self._shown(request, wire.WORKLOADS, items, _more(left - len(page), page[-1][:2] if page else behind))
 
     async def get_queue(self, request: web.Request) -> web.Response:
         """One queue."""
@@ -140,7 +141,7 @@ class Handlers:
         found = self._queue(QueueName(name))
         if found is None:
             _not_found(wire.QUEUES, name)
-        return _shown(request, wire.QUEUES, [found])
+        return self._shown(request, wire.QUEUES, [found])
 
     async def list_queues(self, request: web.Request) -> web.Response:
         """All queues."""
@@ -150,7 +151,9 @@ class Handlers:
         page = rest[:limit]
         await self._count()
         items = [item async for name in _stepwise(page) if (item := self._queue(name)) is not None]
-        return _shown(request, wire.QUEUES, items, _more(len(rest) - len(page), ("", page[-1] if page else behind)))
+        return self._shown(
+            request, wire.QUEUES, items, _more(len(rest) - len(page), ("", page[-1] if page else behind))
+        )
 
     async def _count(self) -> None:
         """Bring positions up to date; who comes while that is done waits for it."""
@@ -175,6 +178,21 @@ class Handlers:
         now = self._wall()
         found = self._answers.queue(name, now)
         return None if found is None else wire.queue(found, now)
+
+    def _shown(
+        self,
+        request: web.Request,
+        resource: wire.Resource,
+        items: Sequence[wire.Object],
+        more: wire.Object | None = None,
+    ) -> web.Response:
+        """One object (`more` None) or a list, in the form that is asked for."""
+        if _tabular(request):
+            include = request.query.get("includeObject") or "Metadata"
+            if include not in ("None", "Metadata", "Object"):
+                _bad("includeObject: None, Metadata or Object")
+            return serve.reply(wire.table(resource, items, more or {}, include, self._wall()))
+        return serve.reply(items[0] if more is None else wire.listed(resource, items, more))
 
     # --- who may ask ----------------------------------------------------------------------------
 
@@ -283,21 +301,6 @@ def _resource_of(request: web.Request) -> str:
 # --- replies -----------------------------------------------------------------------------------------
 
 
-def _shown(
-    request: web.Request,
-    resource: wire.Resource,
-    items: Sequence[wire.Object],
-    more: wire.Object | None = None,
-) -> web.Response:
-    """One object (`more` None) or a list, in the form that is asked for."""
-    if _tabular(request):
-        include = request.query.get("includeObject") or "Metadata"
-        if include not in ("None", "Metadata", "Object"):
-            _bad("includeObject: None, Metadata or Object")
-        return serve.reply(wire.table(resource, items, more or {}, include))
-    return serve.reply(items[0] if more is None else wire.listed(resource, items, more))
-
-
 def _more(left: int, last: tuple[str, str]) -> wire.Object:
     if left <= 0:
         return {"resourceVersion": ""}
@@ -327,7 +330,7 @@ def _bad(message: str) -> NoReturn:
 
 def _constant(content: wire.Object) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def answer(request: web.Request) -> web.Response:
-        _tabular(request)
+        _tabular(request)  # refuses forms that are not served
         return serve.reply(content)
 
     return answer

@@ -20,6 +20,7 @@ from extender.core import explain
 from extender.core.answers import QueueState, Waiter, Workload
 from extender.core.ids import Source
 from extender.core.reasons import Detail, Refusal
+from extender.wire.fields import seconds_of
 from extender.wire.queues import encode_amounts
 
 GROUP, VERSION = "visibility.muster.dev", "v1alpha1"
@@ -34,6 +35,7 @@ class Resource:
 
     plural: str
     kind: str
+    short: tuple[str, ...]
     namespaced: bool
     columns: tuple[tuple[str, str, str], ...]
 
@@ -41,6 +43,7 @@ class Resource:
 WORKLOADS = Resource(
     "workloads",
     "Workload",
+    ("mwl",),
     True,
     (
         ("Name", "string", "The kind of group, and its name."),
@@ -49,12 +52,13 @@ WORKLOADS = Resource(
         ("Queue", "string", "The queue that it is in."),
         ("Position", "string", "Its place among those that wait in the queue."),
         ("Bound", "string", "Members bound or succeeded, of the minimum."),
-        ("Since", "date", "Since when it waits for that reason."),
+        ("Since", "string", "For how long it has waited for that reason."),
     ),
 )
 QUEUES = Resource(
     "queues",
     "Queue",
+    (),
     False,
     (
         ("Name", "string", "The queue."),
@@ -188,7 +192,7 @@ def listed(resource: Resource, items: Sequence[Object], more: Object) -> Object:
 # --- tables ------------------------------------------------------------------------------------------
 
 
-def table(resource: Resource, items: Iterable[Object], more: Object, include: str) -> Object:
+def table(resource: Resource, items: Iterable[Object], more: Object, include: str, now: float) -> Object:
     """Objects as kubectl shows them. `include` says what of each goes along: None, Metadata or Object."""
     cells = {"Workload": _workload_cells, "Queue": _queue_cells}[resource.kind]
     return {
@@ -199,7 +203,7 @@ def table(resource: Resource, items: Iterable[Object], more: Object, include: st
             {"name": name, "type": kind, "format": "name" if name == "Name" else "", "description": text, "priority": 0}
             for name, kind, text in resource.columns
         ],
-        "rows": [{"cells": cells(item), "object": _along(item, include)} for item in items],
+        "rows": [{"cells": cells(item, now), "object": _along(item, include)} for item in items],
     }
 
 
@@ -211,7 +215,7 @@ def _along(item: Object, include: str) -> Object | None:
     return {"apiVersion": _META, "kind": "PartialObjectMetadata", "metadata": item["metadata"]}
 
 
-def _workload_cells(item: Object) -> list[Any]:
+def _workload_cells(item: Object, now: float) -> list[Any]:
     status = item["status"]
     members, minimum = status["members"], status["members"]["minimum"]
     return [
@@ -221,16 +225,28 @@ def _workload_cells(item: Object) -> list[Any]:
         status["queue"],
         str(status.get("position", "")),
         f"{members['bound'] + members['succeeded']}/{'?' if minimum is None else minimum}",
-        status.get("since"),
+        _age(now - (seconds_of(status["since"]) or now)) if "since" in status else "",
     ]
 
 
-def _queue_cells(item: Object) -> list[Any]:
+def _queue_cells(item: Object, _now: float) -> list[Any]:
     status = item["status"]
     first = status["waiting"][0] if status["waiting"] else {"namespace": "", "name": "", "reason": ""}
     where = f"{first['namespace']}/{first['name']}" if first["name"] else ""
     name, state = item["metadata"]["name"], status["state"]
     return [name, state, status["share"], status["pending"], where, first["reason"]]
+
+
+def _age(seconds: float) -> str:
+    """A duration in its two largest units: `5s`, `3m20s`, `2d4h`."""
+    left, parts = max(0, int(seconds)), []
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        number, left = divmod(left, size)
+        parts.append((number, unit))
+    while len(parts) > 1 and not parts[0][0]:
+        del parts[0]
+    shown = [one for one in parts[:2] if one[0]] or parts[:1]
+    return "".join(f"{number}{unit}" for number, unit in shown)
 
 
 # --- discovery ---------------------------------------------------------------------------------------
@@ -261,6 +277,7 @@ def resource_list() -> Object:
             {
                 "name": one.plural,
                 "singularName": one.kind.lower(),
+                "shortNames": one.short,
                 "namespaced": one.namespaced,
                 "kind": one.kind,
                 "verbs": ["get", "list"],
@@ -268,6 +285,11 @@ def resource_list() -> Object:
             for one in RESOURCES
         ],
     }
+
+
+def openapi() -> Object:
+    """GET /openapi/v2: nothing is described, but an API server that finds none goes on looking, and logs it."""
+    return {"swagger": "2.0", "info": {"title": "Muster: live answers", "version": VERSION}, "paths": {}}
 
 
 def status_object(code: int, reason: str, message: str, details: Object | None = None) -> Object:

@@ -46,7 +46,8 @@ until "$KUBECTL" get --raw "/api/v1/namespaces/$NAMESPACE/services/https:muster-
     grep -qx ok; do
     left=$((left - 1))
     if [ "$left" -le 0 ]; then
-        echo "the server does not answer, so the API is not registered; see the log of the extender, then repeat" >&2
+        echo "the server does not answer, so the API is not registered; see the log of the extender, and whether the" \
+            "API server can reach port 8443 of its pods; then repeat" >&2
         exit 1
     fi
     sleep 1

@@ -162,7 +162,7 @@ def test_a_table_has_a_cell_for_each_column_and_names_its_objects():
         (answers.WORKLOADS, answers.workload(workload(), NOW)),
         (answers.QUEUES, answers.queue(queue(), NOW)),
     ):
-        table = answers.table(resource, [item], {}, "Metadata")
+        table = answers.table(resource, [item], {}, "Metadata", NOW)
         assert (table["apiVersion"], table["kind"]) == ("meta.k8s.io/v1", "Table")
         (row,) = table["rows"]
         assert len(row["cells"]) == len(table["columnDefinitions"])
@@ -175,12 +175,12 @@ def test_a_table_has_a_cell_for_each_column_and_names_its_objects():
 @pytest.mark.parametrize(("include", "want"), [("None", None), ("Object", "Workload")])
 def test_what_goes_along_is_as_asked_for(include, want):
     item = answers.workload(workload(), NOW)
-    (row,) = answers.table(answers.WORKLOADS, [item], {}, include)["rows"]
+    (row,) = answers.table(answers.WORKLOADS, [item], {}, include, NOW)["rows"]
     assert (row["object"] and row["object"]["kind"]) == want
 
 
 CELLS = {
-    "waits": ({}, ["muster:train", "Pending", "InsufficientResources", "research", "2", "0/8", "2025-12-31T23:59:30Z"]),
+    "waits": ({}, ["muster:train", "Pending", "InsufficientResources", "research", "2", "0/8", "30s"]),
     "runs": (
         {
             "phase": "Running",
@@ -189,11 +189,11 @@ CELLS = {
             "position": None,
             "members": core.Members(8, 4, 0, 6, 2, 0),
         },
-        ["muster:train", "Running", "", "research", "", "8/4", None],
+        ["muster:train", "Running", "", "research", "", "8/4", ""],
     ),
     "cannot be judged": (
         {"refusal": Refusal(Reason.INVALID), "members": core.Members(1, None, 0, 0, 0, 0)},
-        ["muster:train", "Pending", "InvalidRequest", "research", "2", "0/?", "2025-12-31T23:59:30Z"],
+        ["muster:train", "Pending", "InvalidRequest", "research", "2", "0/?", "30s"],
     ),
 }
 
@@ -201,12 +201,21 @@ CELLS = {
 @pytest.mark.parametrize(("fields", "want"), CELLS.values(), ids=CELLS.keys())
 def test_cells_of_a_group(fields, want):
     item = answers.workload(workload(**fields), NOW)
-    assert answers.table(answers.WORKLOADS, [item], {}, "None")["rows"][0]["cells"] == want
+    assert answers.table(answers.WORKLOADS, [item], {}, "None", NOW)["rows"][0]["cells"] == want
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [(0, "0s"), (59.9, "59s"), (60, "1m"), (200, "3m20s"), (3600, "1h"), (90_061, "1d1h"), (86_460, "1d"), (-5, "0s")],
+)
+def test_the_wait_is_shown_in_two_units(seconds, want):
+    item = answers.workload(workload(since=NOW - 0.25), NOW)
+    assert answers.table(answers.WORKLOADS, [item], {}, "None", NOW - 0.25 + seconds)["rows"][0]["cells"][-1] == want
 
 
 def test_cells_of_a_queue_in_which_nobody_waits():
     item = answers.queue(queue(waiting=()), NOW)
-    cells = answers.table(answers.QUEUES, [item], {}, "None")["rows"][0]["cells"]
+    cells = answers.table(answers.QUEUES, [item], {}, "None", NOW)["rows"][0]["cells"]
     assert cells == ["research", "Open", "0.50", 1, "", ""]
 
 
