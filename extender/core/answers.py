@@ -13,12 +13,13 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 
-from extender.core import ordering, queue_stating
+from extender.core import queue_stating
 from extender.core.engine import Engine
 from extender.core.ids import QUEUE_GATE, GroupKey, NodeName, QueueName, Source
-from extender.core.membership import LIVE, STARTED, Need, Standing, Tally, satisfied
+from extender.core.membership import LIVE, Need, Standing, Tally, satisfied
 from extender.core.model import Pod, QueueStatus
-from extender.core.planning import Entry
+from extender.core.ordering import OrderKey
+from extender.core.planning import Entry, members_missing
 from extender.core.quota import Sums
 from extender.core.reasons import Reason, Refusal
 from extender.core.resources import Amounts, amounts
@@ -113,13 +114,13 @@ class Answers:
         """Brings the positions up to date, in steps; to be done before they are asked for."""
         if now < self._lines_until:
             return
-        world, entries = self._engine.world, self._engine.entries
-        lines: dict[QueueName, list[tuple[ordering.OrderKey, GroupKey]]] = {}
+        view, entries = self._engine.view, self._engine.entries
+        lines: dict[QueueName, list[tuple[OrderKey, GroupKey]]] = {}
         number = 0
         for number, (key, queue) in enumerate(self._engine.backlog.waiting(), 1):
             entry = entries.get(key)
             if entry is not None:
-                lines.setdefault(queue, []).append((ordering.order_of(world, key, entry.arrival), key))
+                lines.setdefault(queue, []).append((view.order_key(entry), key))
             if not number % STEP:
                 yield
         for line in lines.values():
@@ -203,8 +204,9 @@ class Answers:
         """The phase, and why something of the group waits."""
         world = self._engine.world
         tally, need = world.tallies.get(key) or Tally(), world.need(key)
-        if entry is not None and entry.refusal is not None:
-            return RUNNING if entry.running else PENDING, entry.refusal
+        refusal = self._engine.view.why(key)
+        if refusal is not None:
+            return RUNNING if entry is not None and entry.running else PENDING, refusal
         if tally.count(*Standing) and not tally.count(*_AT_WORK):
             return ENDED, None
         if isinstance(need, Refusal):
@@ -215,15 +217,13 @@ class Answers:
             return PENDING, Refusal(Reason.HELD_ELSEWHERE)
         if tally.count(Standing.WAITING):
             return PENDING, Refusal(Reason.QUEUED)
-        return PENDING, self._idle(key, need, tally)
+        return PENDING, self._idle(key, members_missing(need, tally))
 
-    def _idle(self, key: GroupKey, need: Need, tally: Tally) -> Refusal:
+    def _idle(self, key: GroupKey, refusal: Refusal) -> Refusal:
         """Nothing of it can be placed: members are missing, or gates of others are on them."""
         pods = self._engine.world.members.get(key, {}).values()
         gates = {gate for pod in pods if pod.ours for gate in pod.gates} - {QUEUE_GATE}
-        detail: list[tuple[str, str | int]] = [("have", tally.count(*STARTED)), ("minimum", need.min_member)]
-        detail += [("gate", gate) for gate in sorted(gates)[:_GATES_SHOWN]]
-        return Refusal(Reason.MEMBERS, tuple(detail))
+        return Refusal(refusal.reason, (*refusal.detail, *(("gate", gate) for gate in sorted(gates)[:_GATES_SHOWN])))
 
     def _members(self, key: GroupKey, planned: int) -> Members:
         world = self._engine.world

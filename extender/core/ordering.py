@@ -16,10 +16,8 @@ from typing import Generic, TypeVar
 
 from extender.core import fairshare
 from extender.core.ids import GroupKey, QueueName
-from extender.core.membership import Standing, Tally
 from extender.core.resources import Amounts
 from extender.core.usage import Usage
-from extender.core.world import World
 
 OrderKey = tuple[int, float, bool, str]
 T = TypeVar("T")
@@ -32,17 +30,6 @@ def order_key(key: GroupKey, priority: int, arrival: float, gated: bool) -> Orde
     one that was let go, perhaps by an earlier life of ours.
     """
     return (-priority, arrival, gated, f"{key.namespace}/{key.name}/{key.source}")
-
-
-def order_of(world: World, key: GroupKey, arrival: float) -> OrderKey:
-    """The place of a group in its queue, as the world shows it now. `arrival`: of its first member."""
-    tally = world.tallies.get(key) or Tally()
-    group = world.groups.get(key)
-    priority = min(tally.priorities, default=0)
-    if group is not None and group.priority is not None:
-        priority = min(priority, group.priority)
-    gated = 0 < tally.gated == tally.count(Standing.WAITING)
-    return order_key(key, priority, arrival, gated)
 
 
 class Turns(Generic[T]):

@@ -17,6 +17,7 @@ from extender.wire.fields import Object, Reader, metadata
 
 MAX_WEIGHT = 65_535
 MAX_PRIORITY = 10**9
+_MAX_SECONDS = 365 * 24 * 3600
 _MAX_NAMES = 32
 #: Volcano's queue above all of its queues that name no parent
 _VOLCANO_ROOT = "root"
@@ -44,6 +45,8 @@ def decode_queue(source: Source, obj: object) -> Queue:
         priority=reader.integer(spec, "priority", "spec.priority", -MAX_PRIORITY, MAX_PRIORITY) or 0,
         closed=_closed(reader, source, spec, status),
         namespaces=_namespaces(reader, spec),
+        min_runtime=reader.integer(spec, "minRuntimeSeconds", "spec.minRuntimeSeconds", 0, _MAX_SECONDS) or 0,
+        stale=reader.integer(spec, "staleSeconds", "spec.staleSeconds", 0, _MAX_SECONDS),
         uid=reader.text(meta, "uid", "metadata.uid"),
         generation=reader.integer(meta, "generation", "metadata.generation") or 0,
         status=_status(status) if source is Source.MUSTER else QueueStatus(),

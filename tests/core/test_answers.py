@@ -94,7 +94,9 @@ def test_a_group_that_runs_and_wants_more_says_both():
 
 def test_a_group_of_ours_without_members_waits_for_them_and_those_of_others_do_not_concern_us():
     driver = Driver(
-        builders.make_group("empty", 3, queue="research"), builders.make_group("empty", 3, source=Source.NATIVE)
+        builders.make_queue("research"),
+        builders.make_group("empty", 3, queue="research"),
+        builders.make_group("empty", 3, source=Source.NATIVE),
     )
     driver.tick()
     said = asked(driver, builders.group_key("empty"))

@@ -44,6 +44,7 @@ def volcano(spec: Any = None, status: Any = None, name: str = "x") -> Queue:
         "a guarantee": ({"guarantee": {"resource": {"nvidia.com/gpu": "4"}}}, {"guarantee": (("nvidia.com/gpu", 4),)}),
         "not reclaimable": ({"reclaimable": False}, {"reclaimable": False}),
         "a priority": ({"priority": -5}, {"priority": -5}),
+        "seconds": ({"minRuntimeSeconds": 60, "staleSeconds": 0}, {"min_runtime": 60, "stale": 0}),
         "no weight at all": ({"weight": 0}, {"weight": 0}),
         "some namespaces": ({"namespaces": ["b", "a"]}, {"namespaces": frozenset({"a", "b"})}),
         "no namespace at all": ({"namespaces": []}, {"namespaces": frozenset()}),
@@ -56,6 +57,7 @@ def test_a_queue_of_ours(spec: dict, want: dict) -> None:
 @table(
     "spec, problem",
     {
+        "less than no time": ({"staleSeconds": -1}, "spec.staleSeconds: -1 is not an integer from 0 to 31536000"),
         "a state unknown": ({"state": "Ajar"}, "spec.state: 'Ajar' is not Open or Closed"),
         "a parent that is a list": ({"parent": ["a"]}, "spec.parent: ['a'] is not a text"),
         "less than nothing": ({"capability": {"cpu": "-1"}}, "spec.capability[cpu]: '-1' is negative"),
