@@ -59,6 +59,7 @@ class Cycle:
         self.usage = Usage(world.queue_of)
         self.plans = plans.Plans(world, self.usage)
         self.asking = Asking(world, self.plans.ledger)
+        self._order = ordering.Turns[Entry](self.usage, {}, self.asking.asked)
         self.opening = OpenList()
         self.statements = queue_stating.Statements()
         self.wholes = Wholes(world, self.plans.under_way)
@@ -166,7 +167,7 @@ class Cycle:
 
     def _turns(self) -> Iterator[Entry]:
         """First those who ask for nothing: they may only free room, and would hide what their queues ask for."""
-        asking = ordering.Turns(self.usage, self.totals, self.asking.asked)
+        asking = self._order = ordering.Turns(self.usage, self.totals, self.asking.asked)
         others: list[Entry] = []
         for entry in [self.entries[key] for key in self.dirty if key in self.entries]:
             if self.asking.asks(entry):
@@ -285,6 +286,8 @@ class Cycle:
         if any(r.expected for r in self.plans.ledger.of_group(entry.key).values()):
             self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
         self.lead(entry, now)
+        if self.asking.asks(entry):  # what is above its minimum has a turn of its own
+            self._order.again(self.world.queue_of(entry.key), self.asking.order_key(entry), entry)
 
     def refuse(self, entry: Entry, refusal: Refusal, now: float, keep: bool = False) -> None:
         """The group waits. Its plan is given up, unless it can start and only more members wait (`keep`)."""
