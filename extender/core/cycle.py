@@ -27,6 +27,7 @@ from extender.core.reasons import Reason, Refusal
 from extender.core.repair import Repair
 from extender.core.resources import add
 from extender.core.snapshot import Room, Snapshot
+from extender.core.stale import Stale
 from extender.core.usage import Usage
 from extender.core.vacancy import Vacancy
 from extender.core.wholes import Wholes
@@ -64,6 +65,7 @@ class Cycle:
         self.statements = queue_stating.Statements()
         self.wholes = Wholes(world, self.plans.under_way)
         self.repair = Repair(world, self.plans, self.wholes)
+        self.stale = Stale(world, self.plans, self.usage, self.wholes)
         self.vacancy = Vacancy(world, self.usage)
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
         self.dirty: dict[GroupKey, None] = {}
@@ -88,6 +90,7 @@ class Cycle:
         self.plans.reset()
         self.usage.take_moved()
         self.repair.reset()
+        self.stale.reset()
         self.vacancy.reset()
         self.backlog = Backlog()
         self.opening.restart()
@@ -126,6 +129,11 @@ class Cycle:
         self.grown = self._unsettled = True
         self.vacancy.doubt()
 
+    def namespace_changed(self, name: str) -> None:
+        """Its groups may be in another queue."""
+        self.usage.settle_namespace(name)
+        self.vacancy.doubt()
+
     def follow_queues(self) -> None:
         """2. usage: count for the queues as they are now, with the guarantees that the cluster can keep."""
         if not self._unsettled:
@@ -136,10 +144,11 @@ class Cycle:
         self.usage.follow(tree, quota.grants(tree, self.totals))
 
     def _repair(self, now: float) -> None:
-        """Undo what another scheduler's binding at the same time as ours has done; see wholes through."""
-        for eviction in (*self.wholes.look(now), *self.repair.look(now)):
+        """Undo what another scheduler's binding at the same time as ours has done; end what is hurt for too long."""
+        for eviction in (*self.wholes.look(now), *self.repair.look(now), *self.stale.look(now)):
             self.effects.append(eviction)
-            self.dirty[self.world.pods[eviction.uid].group] = None
+            if isinstance(eviction, messages.Evict):
+                self.dirty[self.world.pods[eviction.uid].group] = None
 
     def ring(self, now: float) -> None:
         """Groups whose time has come are to be looked at."""
@@ -181,6 +190,7 @@ class Cycle:
         if entry.key not in self.world.members:
             self._forget_group(entry, now)
             return
+        self._count_members(entry, now)
         if self.plans.lingers(entry) or now < entry.retry_at:
             self._postpone(entry, now)
             return
@@ -198,8 +208,6 @@ class Cycle:
             return  # it waits as before, without a plan, and for the same
         refusal = known or self.plans.make(entry, room, now)
         self.grown |= self.plans.take_freed()
-        need = self.world.need(entry.key)
-        entry.running = isinstance(need, Need) and satisfied(need, self.world.tallies[entry.key])
         if refusal is None:
             self._admitted(entry, now)
         else:
@@ -214,6 +222,12 @@ class Cycle:
                 self.grown |= self.plans.claims.drop(entry.key)
             self._look_again(entry, now)
         self._state(entry, now)
+
+    def _count_members(self, entry: Entry, now: float) -> None:
+        need = self.world.need(entry.key)
+        entry.running = isinstance(need, Need) and satisfied(need, self.world.tallies[entry.key])
+        entry.started |= entry.running
+        self.stale.note(entry.key, entry.started, now)
 
     def _claim(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> None:
         """The first of a queue's groups that waits for room that the queue owns holds it back from who would borrow."""
@@ -335,6 +349,7 @@ class Cycle:
     def _forget_group(self, entry: Entry, now: float) -> None:
         self.give_up(entry)
         self.vacancy.emptied(entry, now)
+        self.stale.forget(entry.key)
         self.grown |= self.plans.claims.drop(entry.key)
         self.backlog.put(entry.key, None)
         self.entries.pop(entry.key, None)
@@ -355,8 +370,10 @@ class Cycle:
         """The group's record, made when it is new."""
         entry = self.entries.get(key)
         if entry is None:
-            stated = self.vacancy.filled(key)
-            entry = self.entries[key] = Entry(key, arrival=created, changed_at=now, stated=stated)
+            stated, tally = self.vacancy.filled(key), self.world.tallies.get(key)
+            started = tally is not None and tally.count(Standing.BOUND) > 0
+            entry = Entry(key, arrival=created, changed_at=now, stated=stated, started=started)
+            self.entries[key] = entry
         entry.arrival = min(entry.arrival, created)
         return entry
 

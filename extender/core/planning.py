@@ -42,6 +42,8 @@ class Entry:
     refusal: Refusal | None = None
     #: the minimum was reached and nothing of that was lost since
     running: bool = False
+    #: the minimum was reached once, or some of it was bound when we began to look
+    started: bool = False
     #: when the newest plan was made; None without one
     planned_at: float | None = None
     #: node lists from which kube-scheduler's own checks had removed the planned node, by member

@@ -210,6 +210,11 @@ class Plans:
             return True
         return any(hold.group == key for hold in self.holds.values())
 
+    def on_their_way(self, key: GroupKey) -> bool:
+        """The same, but for room that is only kept for members that do not exist."""
+        plan = self.ledger.of_group(key)
+        return self.under_way(key) and not (plan and all(r.expected for r in plan.values()))
+
     def claim(self, pod: Pod) -> bool:
         """Let a new member take the room kept for an expected one of its task and shape."""
         plan = self.ledger.of_group(pod.group)
