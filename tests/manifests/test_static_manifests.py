@@ -17,6 +17,8 @@ import yaml
 from extender.wire import marks
 
 MANIFESTS = pathlib.Path(__file__).resolve().parents[2] / "manifests"
+#: components that a user adds to an overlay
+OPTIONAL = ("node-agent",)
 MINORS = ("1.34", "1.35", "1.36", "1.37")
 SCHEDULER_IMAGE = "registry.k8s.io/kube-scheduler"
 Object = dict[str, Any]
@@ -93,6 +95,8 @@ def test_native_gangs_are_switched_off_where_the_scheduler_knows_the_gate(minor:
 
 def test_every_file_of_base_and_components_is_reached() -> None:
     reached = set(resources(MANIFESTS)) | {MANIFESTS / "base" / "scheduler-config.yaml"}
+    for name in OPTIONAL:
+        reached |= set(resources(MANIFESTS / "components" / name))
     written = {
         path
         for folder in ("base", "components")
