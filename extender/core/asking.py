@@ -10,7 +10,7 @@ from collections import Counter
 from extender.core import ordering, quota
 from extender.core.ids import GroupKey
 from extender.core.ledger import Ledger, Slot
-from extender.core.membership import STARTED, Standing, satisfied, standing
+from extender.core.membership import Standing, satisfied, standing
 from extender.core.planning import Entry
 from extender.core.reasons import Refusal
 from extender.core.resources import Amounts, add, amounts
@@ -33,8 +33,10 @@ class Asking:
 
     def stage(self, key: GroupKey) -> ordering.Stage:
         """What the group asks for first, if it asks for anything: its minimum, as it was or anew, or more."""
+        if key.lone:
+            return ordering.Stage.START
         tally, plan = self._world.tallies.get(key), self._ledger.of_group(key)
-        if key.lone or tally is None or not (plan or tally.count(*STARTED)):
+        if tally is None or not (plan or tally.started):
             return ordering.Stage.START
         need = self._world.need(key)
         if isinstance(need, Refusal):

@@ -224,10 +224,13 @@ class Cycle:
         self._state(entry, now)
 
     def _count_members(self, entry: Entry, now: float) -> None:
-        need = self.world.need(entry.key)
-        entry.running = isinstance(need, Need) and satisfied(need, self.world.tallies[entry.key])
+        need, tally = self.world.need(entry.key), self.world.tallies[entry.key]
+        entry.running = tally.started and isinstance(need, Need) and satisfied(need, tally)
         entry.started |= entry.running
-        self.stale.note(entry.key, entry.started, now)
+        if entry.started and not entry.running:
+            self.stale.note(entry.key, now)
+        else:
+            self.stale.forget(entry.key)
 
     def _claim(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> None:
         """The first of a queue's groups that waits for room that the queue owns holds it back from who would borrow."""

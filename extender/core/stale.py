@@ -60,15 +60,15 @@ class Stale:
         self._below.clear()
         self._look_at = float("-inf")
 
-    def note(self, key: GroupKey, started: bool, now: float) -> None:
-        """The group's members, or its minimum, may have changed; `started`: it had reached its minimum before."""
-        if not (started and self._need_below(key)):
-            self._below.pop(key, None)
+    def note(self, key: GroupKey, now: float) -> None:
+        """The group had reached its minimum before, and does not now."""
+        if self._need_below(key) is None:
+            self.forget(key)
         elif key not in self._below:
             self._below[key] = _Below(now)
 
     def forget(self, key: GroupKey) -> None:
-        """The group has no members any more."""
+        """The group has its minimum, never had it, or has no members any more."""
         self._below.pop(key, None)
 
     def look(self, now: float) -> list[Evict | NoteEviction]:
