@@ -121,7 +121,7 @@ BLOCKED = {"gates": ("example.com/x",)}
         pytest.param(
             [
                 *(make_group("train", 3), pod("a", node="gpu-0"), pod("b", node="gpu-0")),
-                make_pod("c", {GPU: 4}, group="train", task="big", node="gpu-0", terminating=True),
+                make_pod("0", {GPU: 4}, group="train", task="big", node="gpu-0", terminating=True),
             ],
             {},
             Wish((expected(0, "big", make_shape({GPU: 4})),), fixed=2 * (NodeName("gpu-0"),), missing=missing(2, 3)),
@@ -332,11 +332,11 @@ def test_a_group_begins_where_all_of_it_has_room() -> None:
 
 def test_what_a_group_begins_with_counts_against_its_queue() -> None:
     there = room(8)
-    allowance = builders.make_allowance(there, builders.make_queue(capability=((GPU, 3),)), queue="research")
+    allowance = builders.make_allowance(there, builders.make_queue(capability=((GPU, 5),)), queue="research")
     wanted = members(1, 1, 1, 1)
     assert isinstance(planning.begin(Wish(wanted, wanted[:2]), there, allowance), Plan)
-    assert allowance.refusal([(ONE, 1)]) is None
-    assert allowance.refusal([(ONE, 2)]) is not None
+    assert allowance.refusal([(ONE, 3)]) is None
+    assert allowance.refusal([(ONE, 4)]) is not None
 
 
 asked = st.lists(st.integers(1, 3), max_size=4)

@@ -71,6 +71,16 @@ def test_who_is_refused_is_asked_again_when_the_others_have_gone_and_less_often_
     assert [pause(n) for n in range(1, 4)] == [AGAIN_SECONDS, 2 * AGAIN_SECONDS, 4 * AGAIN_SECONDS]
 
 
+def test_nobody_is_asked_again_while_a_member_may_be_bound_at_any_moment() -> None:
+    world, _, pods = stage()
+    wholes = Wholes(world, lambda key: key == TRAIN)
+    for eviction in wholes.ask(pods, Ground.STALE, DETAIL):
+        wholes.refused(eviction, 0.0)
+    world.apply(messages.PodGone(pods[0].uid))
+    assert wholes.look(1000.0) == []
+    assert wholes.going(TRAIN)
+
+
 def test_a_lone_pod_is_asked_once() -> None:
     pod = replace(make_pods(1, node="gpu-0")[0])
     world = builders.make_world(pod)
