@@ -173,9 +173,9 @@ def test_room_is_kept_for_a_replacement_before_an_older_group(priority: int, kep
 
 
 def test_of_equal_groups_one_of_which_has_finished_members_needs_less() -> None:
-    done = builders.bound(replace(workers(1, owner=Owner("Job", "j", "u"))[0], phase="Succeeded"), "gpu-0")
-    done = replace(done, name="done", uid=builders.PodUid("done"), phase="Succeeded")
-    rest = [replace(pod, created=9.0) for pod in workers(2, owner=Owner("Job", "j", "u"))]
+    job = Owner("Job", "train", "u")
+    done = make_pod("done", ONE, group="train", owner=job, node="gpu-0", phase="Succeeded", created=9.0)
+    rest = workers(2, owner=job, created=9.0)
     first = make_pods(2, "first", request=ONE, group="first", created=1.0)
     engine = Driver(gpu_node(gpus=1), make_group("train", 2), make_group("first", 2), done, *rest, *first)
     engine.gone(done)
