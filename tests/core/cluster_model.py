@@ -156,13 +156,18 @@ class Cluster:
             assert pod.ours, f"{pod.name} is not ours"
             assert pod.bound, f"{pod.name} is evicted and not bound"
             assert pod.uid not in self.evicting, f"{pod.name} is evicted twice"
-            if effect.ground is Ground.OVERCOMMIT:
+            if effect.ground is Ground.STALE:
+                self._check_hurt(pod.group)
+            elif effect.ground is Ground.OVERCOMMIT:
                 node = NodeName(str(dict(effect.detail)["node"]))
                 assert pod.owner is not None, f"{pod.name} has no controller"
-                assert node in self.raced or node in self.excused, f"{pod.name} is evicted, and nobody raced"
+                assert node in self.raced or node in self.excused, f"{pod.name} goes for {node}, where nobody raced"
             else:
                 self._check_victim(pod, effect)
         self.evicting |= {effect.uid for effect in evictions}
+        for key in {world.pods[effect.uid].group for effect in evictions if effect.ground is Ground.STALE}:
+            left = [pod.name for pod in world.members[key].values() if pod.bound and pod.uid not in self.evicting]
+            assert not left, f"{key} does not go whole: {left} stay"
         for key in {world.pods[effect.uid].group for effect in evictions}:
             bound = [pod for pod in world.members[key].values() if pod.bound]
             going = [pod for pod in bound if pod.uid in self.evicting]
@@ -188,6 +193,12 @@ class Cluster:
                 assert name not in world.queues or world.queues[name].reclaimable, f"{name} does not give back"
         kept = {place.group for place in self.engine._plans.earmarks}
         assert any(detail["for"] in (key.name, *(p.name for p in world.members[key].values())) for key in kept)
+
+    def _check_hurt(self, key: GroupKey) -> None:
+        need = self.engine.world.need(key)
+        assert not key.lone
+        assert isinstance(need, Need), f"nobody knows how many {key} needs"
+        assert not satisfied(need, self.engine.world.tallies[key]), f"{key} has its minimum"
 
     def _check_spared(self, key: GroupKey, going: list[Pod]) -> None:
         rest = World()
