@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from extender.core import messages, planning
-from extender.core.allowance import Allowance
 from extender.core.feasibility import Feasibility
 from extender.core.ids import QUEUE_GATE, NodeName, Source
 from extender.core.ledger import Ledger
@@ -36,7 +35,7 @@ JOB = Owner("Job", "job", "uid-of-job")
 NODES = ("n0", "n1", "n2", "n3")
 FOR_ROOM = (
     *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED, Reason.QUOTA),
-    *(Reason.RESERVED, Reason.VICTIMS, Reason.NO_VICTIMS),
+    *(Reason.RESERVED, Reason.VICTIMS, Reason.NO_VICTIMS, Reason.FIRM),
 )
 
 
@@ -364,6 +363,7 @@ def at_rest(cluster: Cluster) -> None:
     assert not cluster.active, "kube-scheduler still tries"
     for pod in engine.world.pods.values():
         assert not (pod.ours and pod.waiting and pod.nominated), f"{pod.name} is nominated for nothing"
+    engine._plans.firm.begin()
     reserved = engine._plans.reserved()  # nothing but earmarks
     room = Room(Snapshot.take(engine.world, Feasibility(), reserved))
     strays: Counter[str] = Counter()
@@ -389,9 +389,7 @@ def at_rest(cluster: Cluster) -> None:
             wish = engine.usage.tree.refusal(queue, key.namespace) or wish
         if isinstance(wish, planning.Wish):
             scratch = Room(room.snapshot)
-            outcome = planning.fulfil(
-                wish, scratch, Allowance(engine._cycle.usage, queue, scratch, engine._plans.claims)
-            )
+            outcome = planning.fulfil(wish, scratch, engine._plans.allowance(key, scratch, engine.usage))
             left = outcome if isinstance(outcome, Refusal) or outcome.places == () else None
             assert left is not None, f"{key} waits for {entry.refusal.reason}, and there is room"
         else:
