@@ -118,7 +118,7 @@ class Sight:
     def used(self, queue: str, resource: str) -> Fraction:
         """What is bound, leaving or held in a queue and below it, of one resource, in base units."""
         below = self._below(queue)
-        held = {life.uid for name in self._groups for life in self.held(name)}
+        held = self._all_held()
         return sum(
             (
                 resources.charge(life.making, resource, self._by_share)
@@ -128,8 +128,17 @@ class Sight:
             Fraction(0),
         )
 
+    def _all_held(self) -> set[str]:
+        """All that is held; nothing where that cannot be seen: it is little, and not for long."""
+        try:
+            return {life.uid for name in self._groups for life in self.held(name)}
+        except Unread:
+            return set()
+
     def _below(self, queue: str) -> set[str]:
-        parents = {thing["metadata"]["name"]: thing["spec"].get("parent") for thing in self._cluster.api.list("Queue")}
+        parents = {
+            thing["metadata"]["name"]: thing.get("spec", {}).get("parent") for thing in self._cluster.api.list("Queue")
+        }
         found = {queue}
         while more := {name for name, parent in parents.items() if parent in found and name not in found}:
             found |= more
