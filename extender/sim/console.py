@@ -23,8 +23,8 @@ from extender.sim.watching import Result
 if TYPE_CHECKING:
     from extender.sim.real import command
 
-#: scenario seconds in a real one: a reaction of a second takes 5 of them, which is what the checks leave room for
-SCALE, MOST_SCALE = 5.0, 1000.0
+#: scenario seconds in a real one: checks leave room for reactions of 5 of them, and real ones take up to a second
+SCALE, MOST_SCALE = 4.0, 1000.0
 HELD, FELL_SHORT, UNREADABLE, INCOMPLETE, STOPPED = 0, 1, 2, 3, 130
 
 
@@ -128,7 +128,7 @@ def _real(reports: Sequence[Report], told: argparse.Namespace, out: TextIO, erro
         else:
             _show(outcome.report, outcome.results, told.quiet, out)
         for line in (*outcome.obstacles, *outcome.concessions):
-            print(f"  {'not played' if outcome.obstacles else 'otherwise'}  {line}", file=out, flush=True)
+            print(f"  {'not played' if outcome.obstacles else 'otherwise '}  {line}", file=out, flush=True)
 
     where = command.Where(told.kubeconfig, told.context, told.scale, told.gate.rstrip("/"), told.at_once)
     try:

@@ -57,7 +57,7 @@ async def test_pods_are_made_run_and_end_at_their_times() -> None:
         "{check: finished, groups: [g], by: 15}",
         "{check: nodes, group: g, in: [n1]}",
         "{check: same_domain, group: g, key: rack, value: a}",
-        "{check: binding_posts, pod: g-w-0, max: 0}",  # nobody here is called muster
+        "{check: binding_posts, pod: g-w-0, max: 1}",
         "{check: bound, group: g, count: 1, at: 6}",
     ) == ["bound group g count 1 at 6 (2 at 6)"]
     assert (port.cleaned, port.things) == (1, {})
@@ -176,3 +176,18 @@ async def test_what_could_not_be_removed_is_said(monkeypatch: pytest.MonkeyPatch
     playing = make(port, PAIR, "{check: evicted_total, max: 0}")
     assert [result.held for result in await playing.results()] == [True]
     assert "scenario.muster.dev/run=sim-x" in playing.left
+
+
+def test_time_goes_faster_only_while_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = [100.0]
+    monkeypatch.setattr(play, "_loop_time", lambda: real[0])
+    clock = play.Clock(4.0)
+    assert (clock.now, clock.until(8.0)) == (0.0, 2.0)
+    clock.start()
+    seen = []
+    for hurried in (False, True, True, False):
+        clock.hurry(hurried)
+        real[0] += 1.0
+        seen.append(clock.now)
+    assert seen == [4.0, 24.0, 44.0, 48.0]
+    assert (clock.until(56.0), clock.until(40.0)) == (2.0, 0.0)

@@ -27,6 +27,9 @@ from extender.sim.sight import Sight
 #: how long nodes, placed pods and Muster may take until time begins
 READY_SECONDS = 60.0
 POLL_SECONDS = 0.2
+#: when nothing is to come but the end, and nothing has changed for so long, time goes so many times faster: what is
+#: left to see there is only that nothing happens
+REST_SECONDS, REST_TIMES = 2.0, 5.0
 HOLDS_SECONDS = 0.25
 CLEAN_SECONDS = 60.0
 _NOT_READY = "node.kubernetes.io/not-ready"
@@ -40,6 +43,34 @@ AskHolds = Callable[[], Awaitable[frozenset[str] | None]]
 
 class NotReady(Exception):
     """The cluster cannot be played on; the text says what is missing and the mend."""
+
+
+class Clock:
+    """The scenario's time; 0 until it starts."""
+
+    def __init__(self, scale: float) -> None:
+        self._scale = self._pace = scale
+        self._since: float | None = None
+        self._then = 0.0
+
+    @property
+    def now(self) -> float:
+        """Scenario seconds since the start."""
+        return self._then + (0.0 if self._since is None else (_loop_time() - self._since) * self._pace)
+
+    def start(self) -> None:
+        """Begin at 0."""
+        self._since = _loop_time()
+
+    def hurry(self, hurried: bool) -> None:
+        """Go faster from now on, or as usual."""
+        pace = self._scale * (REST_TIMES if hurried else 1.0)
+        if pace != self._pace:
+            self._then, self._since, self._pace = self.now, _loop_time(), pace
+
+    def until(self, moment: float) -> float:
+        """Real seconds until a moment, at the pace of now."""
+        return max(0.0, (moment - self.now) / self._pace)
 
 
 class Play:
@@ -59,20 +90,16 @@ class Play:
         self._watches = [watching.watch_of(check, told.end, scenario.settings.bind_window) for check in told.want]
         self._news: collections.deque[Heard] = collections.deque()
         self._told_of = asyncio.Event()
-        self._began: float | None = None
+        #: when something was heard last
+        self._changed = 0.0
+        self._clock = Clock(translation.scale)
         #: what could not be removed, for people
         self.left = ""
 
     @property
-    def now(self) -> float:
-        """The scenario's time; 0 until it has begun."""
-        passed = 0.0 if self._began is None else _loop_time() - self._began
-        return passed * self._translation.scale
-
-    @property
     def progress(self) -> str:
         """How far it is, for people."""
-        return f"{self._told.id} at {min(self.now, self._told.end):.0f} of {self._told.end:.0f} s"
+        return f"{self._told.id} at {min(self._clock.now, self._told.end):.0f} of {self._told.end:.0f} s"
 
     async def results(self) -> list[watching.Result]:
         """Run to the end, and remove everything however it ended."""
@@ -189,14 +216,15 @@ class Play:
         self._script.plan()
         for at in (*self._told.check_times(), end):
             agenda.wake(at)
-        self._began = _loop_time()
+        self._clock.start()
         while (moment := agenda.next()) is not None and moment <= end:
-            if self.now < moment:
+            self._clock.hurry(moment == end and _loop_time() - self._changed >= REST_SECONDS)
+            if self._clock.now < moment:
                 await self._wait(moment)
-                agenda.advance(min(self.now, moment))
+                agenda.advance(min(self._clock.now, moment))
                 heard = self._take_in(tasks)
                 # at the moment itself what is due comes first
-                if heard and self.now < moment:
+                if heard and self._clock.now < moment:
                     self._look(agenda.now)
             else:
                 agenda.run(moment)
@@ -204,10 +232,10 @@ class Play:
                 self._look(moment)
 
     async def _wait(self, moment: float) -> None:
-        """Wait for the moment, or for news before it."""
-        seconds = (moment - self.now) / self._translation.scale
+        """Wait for the moment, or for news before it, or for a while."""
+        seconds = min(self._clock.until(moment), REST_SECONDS)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(seconds, 0.0)):
+            async with asyncio.timeout(seconds):
                 await self._told_of.wait()
 
     def _look(self, moment: float) -> None:
@@ -218,6 +246,8 @@ class Play:
     def _take_in(self, tasks: asyncio.TaskGroup) -> bool:
         """Hear all news, and let kubelets do their part."""
         heard = bool(self._news)
+        if heard:
+            self._changed = _loop_time()
         self._told_of.clear()
         while self._news:
             kind, change = self._news.popleft()

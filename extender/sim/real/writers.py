@@ -20,11 +20,14 @@ def request_of(kind: str, before: Json | None, after: Json, at: float) -> Reques
     """The request that made this of the object, when it was theirs."""
     if kind == "Event":
         return _event(after, at)
-    if before is None or not any(manager.startswith(_MANAGERS) for manager in _writers(before, after)):
+    if before is None:
         return None
     meta = after["metadata"]
     if kind == "Pod" and not before["spec"].get("nodeName") and after["spec"].get("nodeName"):
+        # a binding leaves no manager; whoever sent it, Muster or kube-scheduler, it counts
         return Request(at, "create", kind, meta["name"], "binding", meta["uid"])
+    if not any(manager.startswith(_MANAGERS) for manager in _writers(before, after)):
+        return None
     subresource = "status" if before.get("status") != after.get("status") else ""
     return Request(at, "patch", kind, meta["name"], subresource, meta["uid"])
 
