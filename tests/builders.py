@@ -13,7 +13,7 @@ from extender.core import messages, quota
 from extender.core.allowance import Allowance
 from extender.core.feasibility import Feasibility
 from extender.core.ids import NO_TASK, GroupKey, NodeName, PodUid, QueueName, Source, TaskName
-from extender.core.model import Constraints, Group, Node, Pod, Queue, Shape, Topology
+from extender.core.model import Budget, Constraints, Group, Node, Pod, Queue, Shape, Topology
 from extender.core.resources import PODS, amounts
 from extender.core.snapshot import Room, Snapshot
 from extender.core.usage import Usage
@@ -134,7 +134,7 @@ def show(world: World, things: Iterable[Node | Pod | Group | Topology | Queue]) 
         world.apply(seen(thing))
 
 
-def seen(thing: Node | Pod | Group | Topology | Queue) -> messages.WorldEvent:
+def seen(thing: Node | Pod | Group | Topology | Queue | Budget) -> messages.WorldEvent:
     """The event that shows an object."""
     match thing:
         case Node():
@@ -147,6 +147,8 @@ def seen(thing: Node | Pod | Group | Topology | Queue) -> messages.WorldEvent:
             return messages.TopologySeen(thing)
         case Queue():
             return messages.QueueSeen(thing)
+        case Budget():
+            return messages.BudgetSeen(thing)
 
 
 def make_room(*things: Node | Pod | Topology) -> Room:

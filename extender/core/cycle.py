@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from extender.core import messages, ordering, plans, queue_stating, quota, stating
 from extender.core.allowance import owns
+from extender.core.asking import Asking
 from extender.core.backlog import Backlog, Waiting
 from extender.core.claims import Claim
 from extender.core.explain import is_ours
@@ -24,9 +25,12 @@ from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
 from extender.core.reasons import Reason, Refusal
 from extender.core.repair import Repair
-from extender.core.resources import Amounts, add, amounts
+from extender.core.resources import add
 from extender.core.snapshot import Room, Snapshot
 from extender.core.usage import Usage
+from extender.core.vacancy import Vacancy
+from extender.core.visibility import Visibility
+from extender.core.wholes import Wholes
 from extender.core.world import World
 
 #: node lists that kube-scheduler offered are believed for this long
@@ -39,11 +43,11 @@ _REFUSED_DOUBLINGS = 4
 PUT_ASIDE_SECONDS = 30.0
 #: reasons that room would end: they close the queue for ungated pods
 _FOR_ROOM = (
-    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED),
+    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED),
     *(Reason.QUOTA, Reason.RESERVED),
 )
 #: those of them for which room on nodes is held back
-_HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY)
+_HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED)
 
 
 class Cycle:
@@ -55,9 +59,13 @@ class Cycle:
         self.backlog = Backlog()
         self.usage = Usage(world.queue_of)
         self.plans = plans.Plans(world, self.usage)
+        self.asking = Asking(world, self.plans.ledger)
         self.opening = OpenList()
         self.statements = queue_stating.Statements()
-        self.repair = Repair(world, self.plans)
+        self.wholes = Wholes(world, self.plans.under_way)
+        self.repair = Repair(world, self.plans, self.wholes)
+        self.vacancy = Vacancy(world, self.usage)
+        self.visibility = Visibility(world, self.usage, self.plans.ledger)
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
         self.dirty: dict[GroupKey, None] = {}
         self.grown = False
@@ -81,9 +89,11 @@ class Cycle:
         self.plans.reset()
         self.usage.take_moved()
         self.repair.reset()
+        self.vacancy.reset()
         self.backlog = Backlog()
         self.opening.restart()
         self.statements.restart()
+        self.visibility.restart()
         for index in (self.dirty, self._timers, self._waiting, self.suspects):
             index.clear()
 
@@ -105,6 +115,9 @@ class Cycle:
             for entry in self._turns():  # 3. order
                 self._turn(entry, room, failed, now)  # 4. place
         self._list_open_queues(now)
+        waiting = map(self.entries.__getitem__, self._waiting)
+        self.effects += self.visibility.due(waiting, self.backlog.strays, now)
+        self.effects += self.vacancy.statements(now)
         self.effects += self.statements.due(self.world.queues, self.usage, self.backlog, self._shared, now)
 
     def cluster_changed(self) -> None:
@@ -115,6 +128,7 @@ class Cycle:
         """A queue came, changed or went."""
         self._tree = None
         self.grown = self._unsettled = True
+        self.vacancy.doubt()
 
     def follow_queues(self) -> None:
         """2. usage: count for the queues as they are now, with the guarantees that the cluster can keep."""
@@ -126,8 +140,8 @@ class Cycle:
         self.usage.follow(tree, quota.grants(tree, self.totals))
 
     def _repair(self, now: float) -> None:
-        """Undo what another scheduler's binding at the same time as ours has done."""
-        for eviction in self.repair.look(now):
+        """Undo what another scheduler's binding at the same time as ours has done; see wholes through."""
+        for eviction in (*self.wholes.look(now), *self.repair.look(now)):
             self.effects.append(eviction)
             self.dirty[self.world.pods[eviction.uid].group] = None
 
@@ -157,59 +171,31 @@ class Cycle:
 
     def _turns(self) -> Iterator[Entry]:
         """First those who ask for nothing: they may only free room, and would hide what their queues ask for."""
-        asking = ordering.Turns(self.usage, self.totals, self._asked)
+        asking = ordering.Turns(self.usage, self.totals, self.asking.asked)
         others: list[Entry] = []
         for entry in [self.entries[key] for key in self.dirty if key in self.entries]:
-            if self._asks(entry):
-                asking.put(self.world.queue_of(entry.key), self._order_key(entry), entry)
+            if self.asking.asks(entry):
+                asking.put(self.world.queue_of(entry.key), self.asking.order_key(entry), entry)
             else:
                 others.append(entry)
         self.dirty.clear()
         return itertools.chain(others, asking)
 
-    def _asks(self, entry: Entry) -> bool:
-        """True when a member waits without a place."""
-        plan, pods = self.plans.ledger.of_group(entry.key), self.world.members.get(entry.key, {}).values()
-        return any(standing(pod) is Standing.WAITING and Slot(pod.uid) not in plan for pod in pods)
-
-    def _asked(self, entry: Entry) -> Amounts:
-        """What the members that wait without a place ask for together."""
-        plan = self.plans.ledger.of_group(entry.key)
-        pods = self.world.members.get(entry.key, {}).values()
-        if entry.key.lone and not plan:
-            return next((pod.shape.request for pod in pods), ())
-        shapes = Counter(p.shape.request for p in pods if standing(p) is Standing.WAITING and Slot(p.uid) not in plan)
-        asked: quota.Sums = {}
-        for request, number in shapes.items():
-            add(asked, request, number)
-        return amounts(asked)
-
-    def _order_key(self, entry: Entry) -> ordering.OrderKey:
-        tally = self.world.tallies.get(entry.key)
-        gated = tally is not None and 0 < tally.gated == tally.count(Standing.WAITING)
-        return ordering.order_key(entry.key, self._priority(entry.key), entry.arrival, gated)
-
-    def _priority(self, key: GroupKey) -> int:
-        tally = self.world.tallies.get(key)
-        group = self.world.groups.get(key)
-        lowest = min(tally.priorities, default=0) if tally is not None else 0
-        return lowest if group is None or group.priority is None else min(lowest, group.priority)
-
     def _turn(self, entry: Entry, room: Room, failed: dict[object, Refusal], now: float) -> None:
         if entry.key not in self.world.members:
-            self._forget_group(entry)
+            self._forget_group(entry, now)
             return
         if self.plans.lingers(entry) or now < entry.retry_at:
             self._postpone(entry, now)
             return
         if entry.offered and now >= entry.offered_at + OFFERED_SECONDS:
             entry.forget_lists()
-        aside = Refusal(Reason.EVICTING) if self.repair.evicting(entry.key) else self._put_aside(entry, now)
+        aside = Refusal(Reason.EVICTING) if self.wholes.evicting(entry.key) else self._put_aside(entry, now)
         if aside is not None:
             self.refuse(entry, aside, now)
             self._state(entry, now)
             return
-        same = self._same(entry)
+        same = self.asking.same(entry)
         known = failed.get(same)
         if known is not None and known == entry.refusal and self.backlog.has(entry.key, self.world.queue_of(entry.key)):
             self._state(entry, now)
@@ -238,8 +224,8 @@ class Cycle:
         queue, claims = self.world.queue_of(entry.key), self.plans.claims
         if (
             refusal.reason in _HELD_BACK
-            and claims.is_first(queue, entry.key, order := self._order_key(entry))
-            and owns(self.usage, queue, asked := self._asked(entry))
+            and claims.is_first(queue, entry.key, order := self.asking.order_key(entry))
+            and owns(self.usage, queue, asked := self.asking.asked(entry))
             and not self.startable(entry)
             and self.plans.could_start(entry, room, now)
         ):
@@ -262,24 +248,6 @@ class Cycle:
             self.look_at(entry.key, entry.retry_at)
         self.count_waiting(entry)
         self._state(entry, now)
-
-    def _same(self, entry: Entry) -> object | None:
-        """Groups with an equal value fare alike in one round, as room and quota only shrink while it lasts.
-
-        They are those that wait as a whole, and whose pods are all alike.
-        """
-        need = self.world.need(entry.key)
-        if isinstance(need, Refusal) or entry.offered or self.plans.ledger.of_group(entry.key):
-            return None
-        pods = self.world.members[entry.key].values()
-        one = next(iter(pods))
-        for pod in pods:
-            if standing(pod) is not Standing.WAITING or (pod.shape, pod.task) != (one.shape, one.task):
-                return None
-        if need.missing(len(pods), {one.task: len(pods)}) != (0, {}):
-            return None  # what it lacks may still come
-        least = (len(pods), need.min_member, need.topology_required, need.topology_preferred)
-        return (one.shape, least, need.queue, entry.key.namespace, entry.key.lone)
 
     def _put_aside(self, entry: Entry, now: float) -> Refusal | None:
         """kube-scheduler told of a planned pod once that no node will do, and does not take it up again.
@@ -364,10 +332,11 @@ class Cycle:
                 if pod is not None and standing(pod) is Standing.WAITING and not pod.queue_gated:
                     strays[pod.queue or queue] -= 1
         for_room = not refusal.reasons.isdisjoint(_FOR_ROOM)
-        return Waiting(queue, for_room, tuple(strays.items()), self._asked(entry))
+        return Waiting(queue, for_room, tuple(strays.items()), self.asking.asked(entry))
 
-    def _forget_group(self, entry: Entry) -> None:
+    def _forget_group(self, entry: Entry, now: float) -> None:
         self.give_up(entry)
+        self.vacancy.emptied(entry, now)
         self.grown |= self.plans.claims.drop(entry.key)
         self.backlog.put(entry.key, None)
         self.entries.pop(entry.key, None)
@@ -376,7 +345,8 @@ class Cycle:
 
     def eviction_refused(self, effect: messages.Evict, now: float) -> None:
         """The pod stays: its group, if it was to go as a whole, may be planned again."""
-        self.repair.refused(effect, now)
+        if self.wholes.refused(effect, now):
+            self.repair.refused(effect, now)
         pod = self.world.pods.get(effect.uid)
         if pod is not None and pod.group in self.entries:
             self.dirty[pod.group] = None
@@ -387,7 +357,8 @@ class Cycle:
         """The group's record, made when it is new."""
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = Entry(key, arrival=created, changed_at=now)
+            stated = self.vacancy.filled(key)
+            entry = self.entries[key] = Entry(key, arrival=created, changed_at=now, stated=stated)
         entry.arrival = min(entry.arrival, created)
         return entry
 
@@ -442,6 +413,15 @@ class Cycle:
             return
         entry.stated = stating.said(statement)
         self.effects.append(statement)
+
+    def statement_failed(self, key: GroupKey, now: float) -> None:
+        """What was to be written into the group's object was not."""
+        entry = self.entries.get(key)
+        if entry is None:
+            self.vacancy.failed(key, now)
+        else:
+            entry.stated, entry.state_after = ("", "", 0), now + stating.RETRY_SECONDS
+            self.look_at(key, entry.state_after)
 
     def _list_open_queues(self, now: float) -> None:
         known = () if self.nominating else self.usage.tree.admitting

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
-from extender.core.model import Group, Hold, Node, Pod, Queue, QueueStatus, Topology
+from extender.core.model import Budget, Group, Hold, Node, Pod, Queue, QueueStatus, Topology
 from extender.core.reasons import Detail, Ground, Refusal
 from extender.core.resources import Amounts
 
@@ -88,11 +88,27 @@ class QueueGone:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetSeen:
+    """A disruption budget was added or changed."""
+
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetGone:
+    """A disruption budget was deleted."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class NamespaceSeen:
-    """A namespace and the queue that its label names, if any."""
+    """A namespace, the queue that its label names, if any, and whether all its pods count in queues."""
 
     name: str
     queue: QueueName | None
+    managed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +129,8 @@ WorldEvent = (
     | TopologyGone
     | QueueSeen
     | QueueGone
+    | BudgetSeen
+    | BudgetGone
     | NamespaceSeen
     | NamespaceGone
 )
@@ -258,4 +276,14 @@ class Evict:
     detail: Detail = ()
 
 
-Effect = Ungate | Nominate | Wake | SetOpenQueues | Withdraw | StateGroup | StateQueue | Evict
+@dataclass(frozen=True, slots=True)
+class NoteEviction:
+    """Write onto a group's object that members of it are evicted: by which rule, for whom, at what cost."""
+
+    key: GroupKey
+    uid: str
+    ground: Ground
+    detail: Detail = ()
+
+
+Effect = Ungate | Nominate | Wake | SetOpenQueues | Withdraw | StateGroup | StateQueue | Evict | NoteEviction

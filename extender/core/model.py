@@ -121,6 +121,10 @@ class Pod:
     queue: QueueName | None = None
     declared: Declared = Declared()
     owner: Owner | None = None
+    #: all labels, sorted by key: disruption budgets select by them
+    labels: tuple[tuple[str, str], ...] = ()
+    #: when its job last saved its work, as the job says; None when it does not
+    checkpoint: float | None = None
     created: float = 0.0
     #: when the PodScheduled condition became true; None while it is not
     bound_at: float | None = None
@@ -205,6 +209,24 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """A PodDisruptionBudget. `selector` None covers no pod, () all of the namespace.
+
+    The numbers are its status, which the disruption controller and the API server keep: it may be old.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    selector: tuple[Expression, ...] | None
+    #: evictions that the API server would let pass now
+    allowed: int = 0
+    #: pods that the API server has let go and that the controller has not seen leaving yet, by name
+    disrupted: frozenset[str] = frozenset()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """Levels of the network from broad to narrow, as node label keys."""
 
@@ -260,6 +282,12 @@ class Queue:
     closed: bool = False
     #: namespaces whose pods may use it and the queues below; None = all
     namespaces: frozenset[str] | None = None
+    #: seconds that a group runs before it may be a victim
+    min_runtime: int = 0
+    #: seconds that a running group may stay below its minimum before it is evicted whole; None: for ever
+    stale: int | None = None
+    #: what waits there for room is shown to a cluster autoscaler
+    visible: bool = False
     uid: str = ""
     generation: int = 0
     #: as it stands in an object of ours

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from extender.core.ids import GroupKey, PodUid, Source
 from extender.core.membership import Need, satisfied
+from extender.core.reasons import Refusal
 from extender.sim.answers import Said, of_refusal
 from extender.sim.api import NAMESPACE, Request
 from extender.sim.lives import Life
@@ -37,17 +38,12 @@ class Inside:
 
     def why_group(self, name: str) -> Said | None:
         """Why a group waits."""
-        return self._why(GroupKey(Source.MUSTER, NAMESPACE, name))
+        return _said(self._scheduler.sidecar.engine.view.why(GroupKey(Source.MUSTER, NAMESPACE, name)))
 
     def why_pod(self, life: Life) -> Said | None:
         """Why a waiting pod waits; one that has a place is just about to be bound."""
-        engine = self._scheduler.sidecar.engine
-        pod = engine.world.pods.get(PodUid(life.uid))
-        return None if pod is None or engine.view.planned(pod.uid) is not None else self._why(pod.group)
-
-    def _why(self, key: GroupKey) -> Said | None:
-        entry = self._scheduler.sidecar.engine.entries.get(key)
-        return None if entry is None or entry.refusal is None else of_refusal(entry.refusal)
+        view, uid = self._scheduler.sidecar.engine.view, PodUid(life.uid)
+        return None if view.planned(uid) is not None else _said(view.refusal(uid))
 
     def answer(self, call: str) -> str | None:
         """The answer to a named call: an error, or an empty text; None when there was none."""
@@ -60,3 +56,7 @@ class Inside:
     def longest(self) -> float:
         """The longest call or cycle in real seconds."""
         return self._scheduler.sidecar.longest
+
+
+def _said(refusal: Refusal | None) -> Said | None:
+    return None if refusal is None else of_refusal(refusal)

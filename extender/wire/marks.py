@@ -9,9 +9,12 @@ import re
 
 from extender.core.ids import GroupKey, QueueName, Source, TaskName
 from extender.core.model import Declared
-from extender.wire.fields import Object, Reader
+from extender.wire.fields import Object, Reader, seconds_of
 
 QUEUE_LABEL = "muster.dev/queue"
+#: on a namespace; both values make all its pods count, and admission policies read which of them it is
+MANAGED_LABEL = "muster.dev/managed"
+MANAGED_VALUES = ("enforce", "warn")
 GROUP_LABEL = "muster.dev/pod-group"
 TASK_LABEL = "muster.dev/task"
 SCHEDULER_PLUGINS_LABEL = "scheduling.x-k8s.io/pod-group"
@@ -19,6 +22,7 @@ VOLCANO_GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 VOLCANO_TASK_ANNOTATION = "volcano.sh/task-spec"
 MIN_MEMBER_ANNOTATION = "muster.dev/min-member"
 EXPECTED_DURATION_ANNOTATION = "muster.dev/expected-duration-seconds"
+CHECKPOINT_ANNOTATION = "muster.dev/last-checkpoint"
 PREEMPTIBLE_ANNOTATION = "muster.dev/preemptible"
 TOPOLOGY_REQUIRED_ANNOTATION = "muster.dev/topology-required"
 TOPOLOGY_PREFERRED_ANNOTATION = "muster.dev/topology-preferred"
@@ -81,6 +85,11 @@ def queue_of(reader: Reader, labels: Object) -> QueueName | None:
     return QueueName(reader.text(labels, QUEUE_LABEL, QUEUE_LABEL)) or None
 
 
+def managed(reader: Reader, labels: Object) -> bool:
+    """Whether the labels of a namespace put it under management."""
+    return reader.text(labels, MANAGED_LABEL, MANAGED_LABEL) in MANAGED_VALUES
+
+
 def declared_of(reader: Reader, notes: Object) -> Declared:
     """What the annotations of a member say of its group."""
     if not any(map(notes.__contains__, _DECLARATIONS)):
@@ -92,6 +101,12 @@ def declared_of(reader: Reader, notes: Object) -> Declared:
         topology_required=_written_level(reader, notes, TOPOLOGY_REQUIRED_ANNOTATION),
         topology_preferred=_written_level(reader, notes, TOPOLOGY_PREFERRED_ANNOTATION),
     )
+
+
+def checkpoint_of(notes: Object) -> float | None:
+    """When the job last saved its work; what is no time says nothing, and is no fault of the pod."""
+    text = notes.get(CHECKPOINT_ANNOTATION)
+    return seconds_of(text) if text.__class__ is str else None
 
 
 def _written_integer(reader: Reader, notes: Object, key: str, high: int) -> int | None:

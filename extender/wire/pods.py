@@ -45,11 +45,17 @@ def decode_pod(obj: object) -> Pod:
         queue=marks.queue_of(reader, labels),
         declared=marks.declared_of(reader, notes),
         owner=_owner(reader, meta),
+        labels=_sorted(labels),
+        checkpoint=marks.checkpoint_of(notes),
         created=reader.time(meta, "creationTimestamp", "metadata.creationTimestamp") or 0.0,
         bound_at=bound_at,
         rejection=rejection,
         problems=tuple(reader.problems),
     )
+
+
+def _sorted(labels: Object) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((key, value) for key, value in labels.items() if value.__class__ is str))
 
 
 def _scheduled(reader: Reader, status: Object) -> tuple[float | None, str]:

@@ -17,6 +17,7 @@ from extender.wire.fields import Object, Reader, metadata
 
 MAX_WEIGHT = 65_535
 MAX_PRIORITY = 10**9
+_MAX_SECONDS = 365 * 24 * 3600
 _MAX_NAMES = 32
 #: Volcano's queue above all of its queues that name no parent
 _VOLCANO_ROOT = "root"
@@ -44,6 +45,9 @@ def decode_queue(source: Source, obj: object) -> Queue:
         priority=reader.integer(spec, "priority", "spec.priority", -MAX_PRIORITY, MAX_PRIORITY) or 0,
         closed=_closed(reader, source, spec, status),
         namespaces=_namespaces(reader, spec),
+        min_runtime=reader.integer(spec, "minRuntimeSeconds", "spec.minRuntimeSeconds", 0, _MAX_SECONDS) or 0,
+        stale=reader.integer(spec, "staleSeconds", "spec.staleSeconds", 0, _MAX_SECONDS),
+        visible=_visible(reader, spec),
         uid=reader.text(meta, "uid", "metadata.uid"),
         generation=reader.integer(meta, "generation", "metadata.generation") or 0,
         status=_status(status) if source is Source.MUSTER else QueueStatus(),
@@ -65,6 +69,13 @@ def _closed(reader: Reader, source: Source, spec: Object, status: Object) -> boo
         reader.note("spec.state", state, "Open or Closed")
     stands = reader.text(status, "state", "status.state") if source is Source.VOLCANO else ""
     return state == "Closed" or stands in _CLOSED
+
+
+def _visible(reader: Reader, spec: Object) -> bool:
+    said = reader.text(spec, "autoscaling", "spec.autoscaling") or "Hidden"
+    if said not in ("Hidden", "Visible"):
+        reader.note("spec.autoscaling", said, "Hidden or Visible")
+    return said == "Visible"
 
 
 def _namespaces(reader: Reader, spec: Object) -> frozenset[str] | None:

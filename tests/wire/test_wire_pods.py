@@ -127,6 +127,20 @@ FIELD = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
 
 
 @table(
+    "text, want",
+    {
+        "a time in UTC": ("2026-11-30T10:00:00Z", 1796032800.0),
+        "no zone": ("2026-11-30T10:00:00", None),
+        "no time": ("yesterday", None),
+        "no text": (7, None),
+    },
+)
+def test_checkpoint(text: Any, want: float | None) -> None:
+    found = decode_pod(pod(meta={"annotations": {"muster.dev/last-checkpoint": text}}))
+    assert (found.checkpoint, found.problems) == (want, ())
+
+
+@table(
     "spec, want",
     {
         "nothing": ({}, Constraints()),

@@ -1,0 +1,67 @@
+"""What groups ask for, and what decides whose turn comes first.
+
+Takes the world, the ledger and a group's record, gives sums and keys; must not decide.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from extender.core import ordering, quota
+from extender.core.ledger import Ledger, Slot
+from extender.core.membership import Standing, standing
+from extender.core.planning import Entry
+from extender.core.reasons import Refusal
+from extender.core.resources import Amounts, add, amounts
+from extender.core.world import World
+
+
+class Asking:
+    """Answers about the members of a group that wait without a place."""
+
+    def __init__(self, world: World, ledger: Ledger) -> None:
+        self._world = world
+        self._ledger = ledger
+
+    def asks(self, entry: Entry) -> bool:
+        """True when a member waits without a place."""
+        plan, pods = self._ledger.of_group(entry.key), self._world.members.get(entry.key, {}).values()
+        return any(standing(pod) is Standing.WAITING and Slot(pod.uid) not in plan for pod in pods)
+
+    def asked(self, entry: Entry) -> Amounts:
+        """What the members that wait without a place ask for together."""
+        plan = self._ledger.of_group(entry.key)
+        pods = self._world.members.get(entry.key, {}).values()
+        if entry.key.lone and not plan:
+            return next((pod.shape.request for pod in pods), ())
+        shapes = Counter(p.shape.request for p in pods if standing(p) is Standing.WAITING and Slot(p.uid) not in plan)
+        asked: quota.Sums = {}
+        for request, number in shapes.items():
+            add(asked, request, number)
+        return amounts(asked)
+
+    def order_key(self, entry: Entry) -> ordering.OrderKey:
+        """The group's place in its queue."""
+        tally = self._world.tallies.get(entry.key)
+        gated = tally is not None and 0 < tally.gated == tally.count(Standing.WAITING)
+        return ordering.order_key(entry.key, self._world.priority(entry.key), entry.arrival, gated)
+
+    def same(self, entry: Entry) -> object | None:
+        """Groups with an equal value fare alike in one round, as room and quota only shrink while it lasts.
+
+        They are those that wait as a whole, and whose pods are all alike.
+        """
+        need = self._world.need(entry.key)
+        if isinstance(need, Refusal) or entry.offered or self._ledger.of_group(entry.key):
+            return None
+        if self._world.tallies[entry.key].done:
+            return None
+        pods = self._world.members[entry.key].values()
+        one = next(iter(pods))
+        for pod in pods:
+            if standing(pod) is not Standing.WAITING or (pod.shape, pod.task) != (one.shape, one.task):
+                return None
+        if need.missing(len(pods), {one.task: len(pods)}) != (0, {}):
+            return None  # what it lacks may still come
+        least = (len(pods), need.min_member, need.topology_required, need.topology_preferred)
+        return (one.shape, least, need.queue, entry.key.namespace, entry.key.lone)
