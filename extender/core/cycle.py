@@ -25,7 +25,6 @@ from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
 from extender.core.reasons import Reason, Refusal
 from extender.core.repair import Repair
-from extender.core.resources import add
 from extender.core.snapshot import Room, Snapshot
 from extender.core.usage import Usage
 from extender.core.vacancy import Vacancy
@@ -163,11 +162,7 @@ class Cycle:
             self.refuse(entry, Refusal(Reason.QUEUED), now)
 
     def _shared(self) -> quota.Sums:
-        """What all queues have together: free, or used by them."""
-        shared = self.plans.free()
-        for root in self.usage.tree.roots:
-            add(shared, self.usage.of(root).items())
-        return shared
+        return self.usage.shared(self.plans.free())
 
     def _turns(self) -> Iterator[Entry]:
         """First those who ask for nothing: they may only free room, and would hide what their queues ask for."""
