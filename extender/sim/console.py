@@ -61,7 +61,6 @@ def _parser() -> argparse.ArgumentParser:
     real.add_argument("--kubeconfig", metavar="FILE", default=os.environ.get("KUBECONFIG"), help="or KUBECONFIG")
     real.add_argument("--context", metavar="NAME", help="of the kubeconfig; its current one if none is named")
     real.add_argument("--scale", type=_scale, default=SCALE, help="scenario seconds in a real one (%(default)g)")
-    real.add_argument("--gate", metavar="URL", default="", help="where the permit gate answers, to read what is held")
     real.add_argument("--at-once", type=_number, default=1, metavar="N", help="so many reports at the same time")
     return parser
 
@@ -130,7 +129,7 @@ def _real(reports: Sequence[Report], told: argparse.Namespace, out: TextIO, erro
         for line in (*outcome.obstacles, *outcome.concessions):
             print(f"  {'not played' if outcome.obstacles else 'otherwise '}  {line}", file=out, flush=True)
 
-    where = command.Where(told.kubeconfig, told.context, told.scale, told.gate.rstrip("/"), told.at_once)
+    where = command.Where(told.kubeconfig, told.context, told.scale, told.at_once)
     try:
         command.run(reports, where, tell, errors)
     except command.CANNOT as fault:

@@ -32,6 +32,8 @@ class FakePort:
         self.writes: list[Write] = []
         self.cleaned = 0
         self.binds = True
+        #: live answers, None where they are not installed
+        self.told: list[Json] | None = None
         self._silent = silent
         self._refused = refused
         self._version = 0
@@ -65,6 +67,10 @@ class FakePort:
         yield watch.Synced()
         while True:
             yield await self._feeds[kind].get()
+
+    async def answers(self) -> list[Json] | None:
+        await asyncio.sleep(0)
+        return self.told
 
     async def clean(self) -> None:
         await asyncio.sleep(0)

@@ -144,6 +144,20 @@ def test_queues_of_others_are_not_looked_at() -> None:
     assert [queue["metadata"]["uid"] for queue in cluster.list("Queue")] == ["u-1", "u-3"]
 
 
+def test_equal_pods_are_made_at_once_and_all_else_in_its_order() -> None:
+    cluster = make()
+    other = report.Task("v", 1, {"cpu": "1"})
+    for task, index in ((TASK, 0), (TASK, 1), (other, 0)):
+        cluster.make(objects.of_group(GROUP, task, index))
+    cluster.make(objects.of_loose(report.Pod("p", {"cpu": "1"})))
+    cluster.make(objects.of_loose(report.Pod("r", {"cpu": "1"})))
+    cluster.remove("Queue", "q")
+    batches = []
+    while batch := cluster.take_ordered():
+        batches.append([write.name for write in batch])
+    assert batches == [["g-w-0", "g-w-1"], ["g-v-0"], ["p"], ["r"], ["sim-x-q"]]
+
+
 # --- whose write it was ----------------------------------------------------------------------------
 
 
@@ -192,17 +206,17 @@ def test_events_are_counted_by_what_they_speak_of(reporter: Json, counted: bool)
 # --- what Muster says ------------------------------------------------------------------------------
 
 
-def test_a_lone_pod_s_reason_is_read_from_its_annotation_or_not_at_all() -> None:
+def test_a_lone_pod_s_reason_is_in_live_answers_alone() -> None:
     cluster = make()
     cluster.make(objects.of_loose(report.Pod("p", {"cpu": "1"}, "q")))
     cluster.hear("Pod", False, pod(name="p"))
     word = Outside(cluster)
     with pytest.raises(Unread):
         word.why_pod(life_of(cluster))
-    annotated = pod(name="p")
-    annotated["metadata"]["annotations"] = {"muster.dev/why": "QueueClosed: the queue sim-x-q is closed"}
-    cluster.hear("Pod", False, annotated)
+    word.answers = {"pod:p": {"reason": "QueueClosed", "message": "the queue q is closed"}}
     assert str(word.why_pod(life_of(cluster))) == "QueueClosed: the queue q is closed"
+    word.answers = {}
+    assert word.why_pod(life_of(cluster)) is None
 
 
 def test_a_group_that_does_not_wait_has_no_reason() -> None:

@@ -112,10 +112,10 @@ def test_the_cluster_is_the_one_that_is_named(file: str, monkeypatch: pytest.Mon
     monkeypatch.setenv("KUBECONFIG", "of-the-environment")
     places = playing(monkeypatch, lambda report: Outcome(report))
     run(file)
-    run(file, "--kubeconfig", "named", "--context", "c", "--scale", "2.5", "--gate", "http://g:1/", "--at-once", "3")
+    run(file, "--kubeconfig", "named", "--context", "c", "--scale", "2.5", "--at-once", "3")
     assert places == [
-        Where("of-the-environment", None, 4.0, "", 1),
-        Where("named", "c", 2.5, "http://g:1", 3),
+        Where("of-the-environment", None, 4.0, 1),
+        Where("named", "c", 2.5, 3),
     ]
 
 

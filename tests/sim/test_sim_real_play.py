@@ -36,12 +36,12 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(play, "POLL_SECONDS", 0.005)
 
 
-def make(port: FakePort, scenario: str, *checks: str, **options: Any) -> Play:
-    return Play(scenes.report(scenario, *checks), port, Translation("sim-x", SCALE), options.get("ask"))
+def make(port: FakePort, scenario: str, *checks: str) -> Play:
+    return Play(scenes.report(scenario, *checks), port, Translation("sim-x", SCALE))
 
 
-async def short(port: FakePort, scenario: str, *checks: str, **options: Any) -> list[str]:
-    results = await make(port, scenario, *checks, **options).results()
+async def short(port: FakePort, scenario: str, *checks: str) -> list[str]:
+    results = await make(port, scenario, *checks).results()
     return [f"{result.check} ({result.seen})" for result in results if not result.held]
 
 
@@ -135,16 +135,24 @@ async def test_what_no_object_shows_is_not_read() -> None:
     assert [(result.held, result.read) for result in results] == [(False, False)] * 2
 
 
-async def test_what_the_gate_holds_is_held() -> None:
+async def test_live_answers_come_before_what_stands_in_objects() -> None:
     port = FakePort()
     port.binds = False
-
-    async def held() -> frozenset[str]:
-        found = port.things.get(("Pod", "g-w-1"))
-        return frozenset({found["metadata"]["uid"]} if found else ())
-
-    checks = ["{check: held, group: g, max: 0, at: 15}", "{check: held, group: g, max: 1, at: 15}"]
-    assert await short(port, PAIR, *checks, ask=held) == ["held group g max 0 at 15 (1 at 15)"]
+    status = {
+        "reason": "QuotaExceeded",
+        "message": "the queue sim-x-q is full",
+        "detail": [{"name": "resource", "value": "cpu"}, {"name": "asked", "value": 2000}],
+        "members": {"planned": 1},
+    }
+    port.told = [{"metadata": {"name": "muster:g"}, "status": status}]
+    assert await short(
+        port,
+        PAIR,
+        "{check: reason, group: g, code: QuotaExceeded, mentions: [q, cpu, 2], at: 5}",
+        "{check: reason, pod: g-w-1, code: QuotaExceeded, at: 5}",
+        "{check: held, group: g, max: 0, at: 15}",
+        "{check: held, group: g, max: 1, at: 15}",
+    ) == ["held group g max 0 at 15 (1 at 15)"]
 
 
 @pytest.mark.parametrize(("silent", "missing"), [("Node", "KWOK"), ("Queue", "Muster")])

@@ -8,7 +8,7 @@ its grace.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,6 +177,13 @@ class RealCluster(Upkeep):
         body = {"metadata": {"uid": life.uid}, "status": status}
         return Write("patch", "Pod", life.making.name, body, "status", uid=life.uid)
 
+    def take_ordered(self) -> Sequence[Write]:
+        """What is to be written next: one write, or all new pods of one task, whose order is nobody's matter."""
+        batch: Sequence[Write] = ()
+        while self.ordered and (not batch or _alike(batch[-1], self.ordered[0])):
+            batch = (*batch, self.ordered.popleft())
+        return batch
+
     # --- what becomes of writes -----------------------------------------------------------------
 
     def done(self, write: Write, answer: Json) -> None:
@@ -274,6 +281,11 @@ class RealCluster(Upkeep):
         now = self._wall()
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
         return {"phase": "Running", "startTime": now, "conditions": [ready]}
+
+
+def _alike(one: Write, other: Write) -> bool:
+    making, next_ = one.making, other.making
+    return making is not None and next_ is not None and making.group is not None and making.task is next_.task
 
 
 def _ended(phase: str, reason: str) -> Json:

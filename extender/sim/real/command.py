@@ -7,14 +7,11 @@ stream how far they are. Must not judge.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 import traceback
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
-
-import aiohttp
 
 from extender.kube import client, errors, observing
 from extender.runtime import stopping
@@ -23,7 +20,6 @@ from extender.sim.real.hands import Hands
 from extender.sim.real.translation import Translation
 from extender.sim.report import Report
 from extender.sim.watching import Result
-from extender.wire import extender_v1, records
 
 PROGRESS_SECONDS = 1.0
 #: where no terminal is, how far it is is told so much less often
@@ -36,12 +32,11 @@ CANNOT = (play.NotReady, errors.Unconfigured)
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The cluster, and how to play on it. `gate` is the base URL of the permit gate, or nothing."""
+    """The cluster, and how to play on it."""
 
     kubeconfig: str | None
     context: str | None
     scale: float
-    gate: str
     at_once: int
 
 
@@ -86,11 +81,14 @@ async def _run(reports: Sequence[Report], where: Where, tell: Callable[[Outcome]
 
 async def _play_all(reports: Sequence[Report], where: Where, tell: Callable[[Outcome], None], err: TextIO) -> None:
     runs, turn = _Runs(), asyncio.Semaphore(where.at_once)
-    async with _connected(where) as (api, ask):
+    connected = client.connect(
+        where.kubeconfig, where.context, component="scenario-runner", observer=observing.Silent()
+    )
+    async with connected as api:
 
         async def one(report: Report) -> Outcome:
             async with turn:
-                outcome = await _outcome(report, api, where.scale, ask, runs, err)
+                outcome = await _outcome(report, api, where.scale, runs, err)
             runs.done += 1
             return outcome
 
@@ -106,33 +104,12 @@ async def _play_all(reports: Sequence[Report], where: Where, tell: Callable[[Out
             await asyncio.gather(*playing, return_exceptions=True)
 
 
-@contextlib.asynccontextmanager
-async def _connected(where: Where) -> AsyncIterator[tuple[client.Api, play.AskHolds | None]]:
-    async with (
-        client.connect(
-            where.kubeconfig, where.context, component="scenario-runner", observer=observing.Silent()
-        ) as api,
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5.0)) as session,
-    ):
-
-        async def holds() -> frozenset[str] | None:
-            try:
-                async with session.get(f"{where.gate}/holds", raise_for_status=True) as answer:
-                    return frozenset(hold.uid for hold in records.decode_holds(await answer.read()).holds)
-            except (aiohttp.ClientError, TimeoutError, extender_v1.WireError):
-                return None
-
-        yield api, holds if where.gate else None
-
-
-async def _outcome(
-    report: Report, api: client.Api, scale: float, ask: play.AskHolds | None, runs: _Runs, err: TextIO
-) -> Outcome:
+async def _outcome(report: Report, api: client.Api, scale: float, runs: _Runs, err: TextIO) -> Outcome:
     """Play one report; in a run that broke all checks have fallen short, and the others go on."""
     if obstacles := limits.obstacles(report):
         return Outcome(report, obstacles=obstacles)
     name = f"sim-{secrets.token_hex(3)}"
-    playing = play.Play(report, Hands(api, name), Translation(name, scale), ask)
+    playing = play.Play(report, Hands(api, name), Translation(name, scale))
     runs.going[report.id] = playing
     try:
         results = await playing.results()

@@ -14,6 +14,7 @@ from extender.kube import client, errors, observing, resources, watch
 from extender.sim.api import Json
 from extender.sim.real.cluster import Write
 from extender.sim.real.translation import RUN
+from extender.wire.answers import API_VERSION, WORKLOADS
 
 _SCHEDULING = "/apis/scheduling.k8s.io/v1"
 #: where each kind stands; %s is the namespace
@@ -54,6 +55,9 @@ class Port(Protocol):
     def follow(self, kind: str) -> AsyncIterator[watch.Event]:
         """All changes of a kind, raw, for ever."""
 
+    async def answers(self) -> list[Json] | None:
+        """The live answers about the run's workloads, or None where none are served."""
+
     async def clean(self) -> None:
         """Have all removed that the run has made; the namespace takes its time."""
 
@@ -93,6 +97,15 @@ class Hands:
                 row.group, row.versions, row.plural, namespaced=True, optional=row.optional, namespace=self._name
             )
         return watch.follow(self._api, row, observer=observing.Silent())
+
+    async def answers(self) -> list[Json] | None:
+        """The live answers about the run's workloads, or None where none are served; a run has one page of them."""
+        path = f"/apis/{API_VERSION}/namespaces/{resources.quote(self._name)}/{WORKLOADS.plural}"
+        try:
+            found: list[Json] = (await self._api.read(path))["items"]
+        except errors.NotFound:
+            return None
+        return found
 
     async def clean(self) -> None:
         """Have all removed that the run has made; the namespace takes its time."""

@@ -30,15 +30,14 @@ POLL_SECONDS = 0.2
 #: when nothing is to come but the end, and nothing has changed for so long, time goes so many times faster: what is
 #: left to see there is only that nothing happens
 REST_SECONDS, REST_TIMES = 2.0, 5.0
-HOLDS_SECONDS = 0.25
+#: live answers are asked for so often, and at each moment at which a check is read
+ASK_SECONDS = 1.0
 CLEAN_SECONDS = 60.0
 _NOT_READY = "node.kubernetes.io/not-ready"
 #: refusals of writes to what has gone meanwhile are a matter of course
 _IN_VAIN = (errors.NotFound, errors.Conflict, errors.Invalid)
 
 Heard = tuple[str, watch.Change]
-#: asks the permit gate for the uids of pods that it holds; None is no answer
-AskHolds = Callable[[], Awaitable[frozenset[str] | None]]
 
 
 class NotReady(Exception):
@@ -76,11 +75,10 @@ class Clock:
 class Play:
     """One run."""
 
-    def __init__(self, told: report.Report, port: Port, translation: Translation, ask_holds: AskHolds | None) -> None:
+    def __init__(self, told: report.Report, port: Port, translation: Translation) -> None:
         scenario = told.scenario
         self._told = told
         self._port = port
-        self._ask_holds = ask_holds
         self._translation = translation
         self._agenda = Agenda()
         self._cluster = RealCluster(scenario, self._agenda, translation, _wall)
@@ -92,6 +90,7 @@ class Play:
         self._told_of = asyncio.Event()
         #: when something was heard last
         self._changed = 0.0
+        self._read_at = told.check_times() | {told.end}
         self._clock = Clock(translation.scale)
         #: what could not be removed, for people
         self.left = ""
@@ -139,8 +138,6 @@ class Play:
         helpers = [tasks.create_task(self._follow(kind, event)) for kind, event in synced.items()]
         for event in synced.values():
             await event.wait()
-        if self._ask_holds is not None:
-            helpers.append(tasks.create_task(self._read_holds(self._ask_holds)))
         await self._start_muster(tasks)
         self._script.begin()
         await self._carry(tasks)
@@ -149,7 +146,7 @@ class Play:
         )
         await self._until(tasks, self._pods_run, "pods that the scenario places do not run")
         await self._until(tasks, self._groups_told, "Muster says nothing of groups that run: look at its log")
-        return helpers
+        return [*helpers, tasks.create_task(self._ask_on())]
 
     async def _make(self, thing: Json) -> None:
         name = thing["metadata"]["name"]
@@ -204,17 +201,26 @@ class Play:
                 self._news.append((kind, event))
                 self._told_of.set()
 
-    async def _read_holds(self, ask: AskHolds) -> None:
+    async def _ask_on(self) -> None:
         while True:
-            self._word.holds = await ask()
-            await asyncio.sleep(HOLDS_SECONDS)
+            await asyncio.sleep(ASK_SECONDS)
+            await self._ask()
+
+    async def _ask(self) -> None:
+        """The newest live answers, in the scenario's names; the last ones while nobody gives any."""
+        try:
+            found = await self._port.answers()
+        except errors.KubeError:
+            return
+        told = self._translation.told({"items": found})["items"] if found is not None else None
+        self._word.answers = None if told is None else {one["metadata"]["name"]: one["status"] for one in told}
 
     # --- time -----------------------------------------------------------------------------------
 
     async def _play(self, tasks: asyncio.TaskGroup) -> None:
         agenda, end = self._agenda, self._told.end
         self._script.plan()
-        for at in (*self._told.check_times(), end):
+        for at in self._read_at:
             agenda.wake(at)
         self._clock.start()
         while (moment := agenda.next()) is not None and moment <= end:
@@ -229,6 +235,8 @@ class Play:
             else:
                 agenda.run(moment)
                 await self._carry(tasks)
+                if moment in self._read_at:
+                    await self._ask()
                 self._look(moment)
 
     async def _wait(self, moment: float) -> None:
@@ -257,10 +265,10 @@ class Play:
         return heard
 
     async def _carry(self, tasks: asyncio.TaskGroup) -> None:
-        """Do all writes that have an order, one after the other; kubelets go on meanwhile."""
+        """Do all writes in their order, but equal pods at once; kubelets go on meanwhile."""
         self._take_in(tasks)
-        while self._cluster.ordered:
-            await self._try(self._cluster.ordered.popleft())
+        while batch := self._cluster.take_ordered():
+            await asyncio.gather(*map(self._try, batch))
             self._take_in(tasks)
 
     async def _try(self, write: Write) -> None:
