@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from e2e import kube as kube_module
 from e2e import answers, objects, waiting
+from e2e import kube as kube_module
 from e2e.cluster import base, muster
 from e2e.scenes import SOON, Scene
 

@@ -48,7 +48,7 @@ OWN: list[dict[str, Any]] = yaml.safe_load("""
 - id: WHOLE
   area: own
   scenario:
-    settings: {end: 90}
+    settings: {end: 80}
     nodes:
       - {name: n1, labels: {rack: a}, allocatable: {cpu: 4}}
       - {name: n2, labels: {rack: b}, allocatable: {cpu: 4}}
@@ -73,7 +73,7 @@ OWN: list[dict[str, Any]] = yaml.safe_load("""
       - {at: 30, kind: finish_pods, pods: [owned-w-0], phase: Failed}
       - {at: 45, kind: label_node, node: n1, labels: {rack: null}}
       - {at: 50, kind: set_queue, queue: q, set: {parent: q}}
-      - {at: 60, kind: kubelet_reject, node: n2, until: 85}
+      - {at: 60, kind: kubelet_reject, node: n2, until: 79}
   want:
     - {check: bound, group: slow, count: 1, until: 34}
     - {check: bound, group: slow, count: 0, by: 41}
@@ -91,10 +91,10 @@ OWN: list[dict[str, Any]] = yaml.safe_load("""
 - id: SHORT
   area: own
   scenario:
-    settings: {end: 90}
+    settings: {end: 80}
     nodes: [{name: n1, allocatable: {cpu: 4}}]
     groups: [{name: g, minMember: 1, tasks: [{name: w, replicas: 1, requests: {cpu: 1}}]}]
-    events: [{at: 60, kind: kubelet_reject, node: n1, until: 85}]
+    events: [{at: 60, kind: kubelet_reject, node: n1, until: 79}]
   want:
     - {check: evicted, group: g, max: 0}
     - {check: binding_posts, pod: g-w-0, max: 0}
@@ -178,8 +178,8 @@ def test_what_falls_short_for_real_is_told(
     assert out.splitlines() == [
         "WHOLE  own  13 checks held",
         "SHORT  own  2 of 3 checks fell short",
-        "  fell short  evicted group g max 0  (1 at 90)",
-        "  fell short  binding_posts pod g-w-0 max 0  (1 at 90)",
+        "  fell short  evicted group g max 0  (1 at 80)",
+        "  fell short  binding_posts pod g-w-0 max 0  (1 at 80)",
         "NEVER  own  cannot be played for real",
         "  not played  freeze_budget_status at 1: the cluster's disruption controller keeps budgets up to date",
         "2 reports: 1 fell short, with 2 of 16 checks",
@@ -201,13 +201,12 @@ def _evict(kube: kube_module.Kube, name: str) -> None:
 
 
 @pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_leaves_nothing(
-    cluster: base.Cluster, kube: kube_module.Kube, answering: muster.Replica, own: pathlib.Path, by: signal.Signals
+    cluster: base.Cluster, kube: kube_module.Kube, answering: muster.Replica, own: pathlib.Path
 ) -> None:
     arguments = command(own, "--kubeconfig", cluster.kubeconfig, "--id", "WHOLE")
     with subprocess.Popen(arguments, cwd=manifests.ROOT, stderr=subprocess.PIPE, text=True) as running:
         waiting.wait_for(lambda: kube.list("pods", labels=RUN), 60, "the run has made pods")
-        running.send_signal(by)
+        running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=60)
     assert (running.returncode, said) == (130, "stopping: what was made is removed\n")
