@@ -7,6 +7,7 @@ stream how far they are. Must not judge.
 from __future__ import annotations
 
 import asyncio
+import functools
 import secrets
 import traceback
 from collections.abc import Callable, Sequence
@@ -21,6 +22,8 @@ from extender.sim.real.translation import Translation
 from extender.sim.report import Report
 from extender.sim.watching import Result
 
+#: so long after one run the next one begins
+APART_SECONDS = 1.0
 PROGRESS_SECONDS = 1.0
 #: where no terminal is, how far it is is told so much less often
 QUIET_TIMES = 20
@@ -60,6 +63,33 @@ class _Runs:
     done: int = 0
 
 
+class Starts:
+    """Runs begin one after the other, and none while another one is being set up: that would make it slow."""
+
+    def __init__(self) -> None:
+        self._opening: set[str] = set()
+        self._clear = asyncio.Event()
+        self._turn = asyncio.Lock()
+
+    def open(self, name: str) -> None:
+        """This run is being set up."""
+        self._opening.add(name)
+        self._clear.clear()
+
+    def close(self, name: str) -> None:
+        """It is set up, or has failed at that."""
+        self._opening.discard(name)
+        if not self._opening:
+            self._clear.set()
+
+    async def begin(self, name: str) -> None:
+        """Return when this run may begin."""
+        self.close(name)
+        await self._clear.wait()
+        async with self._turn:
+            await asyncio.sleep(APART_SECONDS)
+
+
 def run(reports: Sequence[Report], where: Where, tell: Callable[[Outcome], None], err: TextIO) -> None:
     """Play all reports; NotReady or Unusable when the cluster cannot be played on, Stopped after a signal."""
     asyncio.run(_run(reports, where, tell, err))
@@ -80,7 +110,7 @@ async def _run(reports: Sequence[Report], where: Where, tell: Callable[[Outcome]
 
 
 async def _play_all(reports: Sequence[Report], where: Where, tell: Callable[[Outcome], None], err: TextIO) -> None:
-    runs, turn = _Runs(), asyncio.Semaphore(where.at_once)
+    runs, starts, turn = _Runs(), Starts(), asyncio.Semaphore(where.at_once)
     connected = client.connect(
         where.kubeconfig, where.context, component="scenario-runner", observer=observing.Silent()
     )
@@ -88,7 +118,7 @@ async def _play_all(reports: Sequence[Report], where: Where, tell: Callable[[Out
 
         async def one(report: Report) -> Outcome:
             async with turn:
-                outcome = await _outcome(report, api, where.scale, runs, err)
+                outcome = await _outcome(report, api, where.scale, runs, starts, err)
             runs.done += 1
             return outcome
 
@@ -109,8 +139,9 @@ async def _outcome(report: Report, api: client.Api, scale: float, runs: _Runs, e
     if obstacles := limits.obstacles(report):
         return Outcome(report, obstacles=obstacles)
     name = f"sim-{secrets.token_hex(3)}"
-    playing = play.Play(report, Hands(api, name), Translation(name, scale))
+    playing = play.Play(report, Hands(api, name), Translation(name, scale), functools.partial(starts.begin, name))
     runs.going[report.id] = playing
+    starts.open(name)
     try:
         results = await playing.results()
     except play.NotReady:
@@ -120,6 +151,7 @@ async def _outcome(report: Report, api: client.Api, scale: float, runs: _Runs, e
         text = f"the run broke: {type(fault).__name__}: {fault}"
         results = [Result(check, False, text) for check in report.want]
     finally:
+        starts.close(name)
         del runs.going[report.id]
         if playing.left:
             print(playing.left, file=err)

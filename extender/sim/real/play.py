@@ -40,6 +40,14 @@ _IN_VAIN = (errors.NotFound, errors.Conflict, errors.Invalid)
 Heard = tuple[str, watch.Change]
 
 
+#: returns when a run that is ready may begin
+Begin = Callable[[], Awaitable[None]]
+
+
+async def _at_once() -> None:
+    """Nobody is waited for."""
+
+
 class NotReady(Exception):
     """The cluster cannot be played on; the text says what is missing and the mend."""
 
@@ -75,10 +83,11 @@ class Clock:
 class Play:
     """One run."""
 
-    def __init__(self, told: report.Report, port: Port, translation: Translation) -> None:
+    def __init__(self, told: report.Report, port: Port, translation: Translation, begin: Begin = _at_once) -> None:
         scenario = told.scenario
         self._told = told
         self._port = port
+        self._begin = begin
         self._translation = translation
         self._agenda = Agenda()
         self._cluster = RealCluster(scenario, self._agenda, translation, _wall)
@@ -105,6 +114,7 @@ class Play:
         try:
             async with asyncio.TaskGroup() as tasks:
                 helpers = await self._open(tasks)
+                await self._begin()
                 await self._play(tasks)
                 for helper in helpers:
                     helper.cancel()
