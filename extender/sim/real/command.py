@@ -134,7 +134,7 @@ async def _play_all(reports: Sequence[Report], where: Where, tell: Callable[[Out
             await asyncio.gather(*playing, return_exceptions=True)
 
 
-async def _outcome(report: Report, api: client.Api, scale: float, runs: _Runs, err: TextIO) -> Outcome:
+async def _outcome(report: Report, api: client.Api, scale: float, runs: _Runs, starts: Starts, err: TextIO) -> Outcome:
     """Play one report; in a run that broke all checks have fallen short, and the others go on."""
     if obstacles := limits.obstacles(report):
         return Outcome(report, obstacles=obstacles)
