@@ -376,7 +376,7 @@ def test_uninstalling_is_one_command_in_the_right_order_that_harms_nobody(waitin
         order = [said.index(text) for text in (
             'validatingadmissionpolicybinding.admissionregistration.k8s.io "muster-marks"',
             'validatingadmissionpolicy.admissionregistration.k8s.io "muster-marks"',
-            f"keep the label muster.dev/managed, which does nothing any more: {plane.LABELLED}\n",
+            f"keep the label muster.dev/managed, which does nothing any more: {plane.LABELLED}",
             "that still wait",
             'apiservice.apiregistration.k8s.io "v1alpha1.visibility.muster.dev"',
             'deployment.apps "muster"',

@@ -26,7 +26,7 @@ class Script:
         scenario, world = self._scenario, self._world
         for node in scenario.nodes:
             world.add_node(node)
-        for queue in scenario.queues:
+        for queue in objects.queues(scenario):
             world.attempt(f"queue {queue.name}", "Queue", objects.queue(queue, scenario.settings))
         for topology in objects.topologies(scenario.groups):
             world.attempt(f"topology {topology['metadata']['name']}", "Topology", topology)

@@ -137,6 +137,13 @@ def test_a_full_node_takes_no_more() -> None:
     assert (write.body["status"]["phase"], write.body["status"]["reason"]) == ("Failed", "OutOfcpu")
 
 
+def test_the_default_queue_is_not_the_run_s_to_make() -> None:
+    cluster = make()
+    for name in ("default", "q"):
+        cluster.attempt(f"queue {name}", "Queue", objects.queue(report.Queue(name), report.Settings()))
+    assert [write.name for write in cluster.ordered] == ["sim-x-q"]
+
+
 def test_queues_of_others_are_not_looked_at() -> None:
     cluster = make()
     for uid, name in (("u-1", "sim-x-q"), ("u-2", "q"), ("u-3", "default")):

@@ -39,6 +39,8 @@ CARD = "{id: c0, memory_mib: 1, cores: 1, slots: 1}"
         (PLAIN + "events: [{at: 1, kind: set_queue, queue: default, set: {weight: 2}}]", ["set_queue at 1: "]),
         (PLAIN + "events: [{at: 1, kind: add_queue, queue: {name: default}}]", ["add_queue at 1: "]),
         (PLAIN + "events: [{at: 1, kind: set_queue, queue: q, set: {weight: 2}}]", []),
+        (PLAIN + "settings: {stale_gang_seconds: 30}", ["settings.stale_gang_seconds and group g: "]),
+        (PLAIN.replace("name: g,", "name: g, queue: q,") + "settings: {stale_gang_seconds: 30}", []),
     ],
 )
 def test_obstacles_are_named(scenario: str, named: list[str]) -> None:

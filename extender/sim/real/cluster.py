@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from extender.core.ids import DEFAULT_QUEUE
 from extender.sim import objects, report
 from extender.sim.agenda import Agenda, Phase
 from extender.sim.api import Json, Request
@@ -88,7 +89,9 @@ class RealCluster(Upkeep):
     # --- what users write -----------------------------------------------------------------------
 
     def attempt(self, what: str, kind: str, thing: Json) -> None:
-        """A user makes an object; what is refused is noted under `what`."""
+        """A user makes an object; what is refused is noted under `what`. The default queue is not the run's to make."""
+        if (kind, thing["metadata"]["name"]) == ("Queue", DEFAULT_QUEUE):
+            return
         self._create(kind, self.translation.made(kind, thing), thing["metadata"]["name"], what)
 
     def write(self, what: str, kind: str, name: str, patch: Mapping[str, Any]) -> None:

@@ -58,6 +58,10 @@ def _objects(report: Report) -> Iterator[str]:
             yield f"node {node.name}: {_CARDS}"
     if any(queue.name == DEFAULT_QUEUE for queue in scenario.queues):
         yield _of_everybody("queues")
+    elif scenario.settings.stale_gang_seconds is not None:
+        for group in scenario.groups:
+            if group.queue in (None, DEFAULT_QUEUE):
+                yield _of_everybody(f"settings.stale_gang_seconds and group {group.name}")
 
 
 def _events(report: Report) -> Iterator[str]:
