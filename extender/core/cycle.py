@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Collection
 
 from extender.core import backlog, messages, plans, queue_stating, quota, stating
 from extender.core.allowance import owns
@@ -15,15 +16,16 @@ from extender.core.claims import Claim
 from extender.core.explain import is_ours
 from extender.core.feasibility import Feasibility
 from extender.core.ids import GroupKey, NodeName, PodUid
-from extender.core.ledger import Slot
+from extender.core.ledger import Reservation, Slot
 from extender.core.membership import Need, Standing, satisfied, standing
 from extender.core.model import Pod
 from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
+from extender.core.preemption import Decision, Preemption
 from extender.core.reasons import Reason, Refusal
 from extender.core.repair import Repair
-from extender.core.resources import add
 from extender.core.snapshot import Room, Snapshot
+from extender.core.stale import Stale
 from extender.core.sweep import Sweep
 from extender.core.usage import Usage
 from extender.core.vacancy import Vacancy
@@ -45,10 +47,10 @@ JOIN_SECONDS = 1.0
 #: reasons that room would end: they close the queue for ungated pods
 _FOR_ROOM = (
     *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED),
-    *(Reason.QUOTA, Reason.RESERVED),
+    *(Reason.QUOTA, Reason.RESERVED, Reason.VICTIMS, Reason.NO_VICTIMS, Reason.FIRM),
 )
 #: those of them for which room on nodes is held back
-_HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED)
+_HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.NO_VICTIMS)
 
 
 class Cycle:
@@ -63,9 +65,11 @@ class Cycle:
         #: who waits; and what each group asks for, whether or not it waits
         self.asking = Waiting(world, self.plans.ledger)
         self.opening = OpenList()
-        self.statements = queue_stating.Statements()
+        self.statements = queue_stating.Statements(self.plans.firm)
         self.wholes = Wholes(world, self.plans.under_way)
         self.repair = Repair(world, self.plans, self.wholes)
+        self.preemption = Preemption(world, self.usage, self.plans, self.wholes)
+        self.stale = Stale(world, self.plans, self.usage, self.wholes)
         self.vacancy = Vacancy(world, self.usage)
         self.visibility = Visibility(world, self.usage, self.plans.ledger)
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
@@ -102,6 +106,8 @@ class Cycle:
         self.plans.reset()
         self.usage.take_moved()
         self.repair.reset()
+        self.preemption.reset()
+        self.stale.reset()
         self.vacancy.reset()
         self.backlog = backlog.Backlog()
         self.opening.restart()
@@ -112,8 +118,10 @@ class Cycle:
             index.clear()
 
     def run(self, now: float) -> None:
-        """One round, or one piece of it. Step 5 of design section 5 comes with reclaim."""
+        """One round, or one piece of it."""
         self.follow_queues()
+        self.plans.firm.begin()
+        self.preemption.begin(now)
         for key in self.usage.take_moved():
             self._queue_left(key, now)
         for reservation in self.plans.broken(self.suspects, self._feasibility.at(self.world)):
@@ -159,7 +167,8 @@ class Cycle:
             sweep.resume(snapshot)
 
     def _state_of_room(self) -> object:
-        return (self.world.nodes.changes, self.plans.ledger.changes, id(self._feasibility.at(self.world)))
+        reserved = (self.plans.ledger.changes, self.plans.earmarks.changes)
+        return (self.world.nodes.changes, *reserved, id(self._feasibility.at(self.world)))
 
     def _give_up_round(self) -> None:
         """What it rests on has changed, so that more may be possible than it knows of: the next one begins anew."""
@@ -180,16 +189,26 @@ class Cycle:
             if place is None:
                 self._sweep, self.usage.withheld = None, {}
                 return
-            self._turn(place.entry, sweep.room, sweep.failed, now)  # 4. place
+            self._turn(place.entry, sweep.room, sweep.failed, now)  # 4. place, 5. reclaim and preempt
             place.settled = True
             self.asking.line_up(place.entry.key)
+            self._look_at_the_rest(sweep, place)
         sweep.pause()
         self._left = self._state_of_room()
+
+    def _look_at_the_rest(self, sweep: Sweep, place: Place) -> None:
+        """What a group asks for above its minimum has a turn of its own, at a later place in its queue."""
+        if place.entry.refusal is None and place.entry.key in self.world.members:
+            rest = self.asking.place(place.entry)
+            if rest.asks and rest.order > place.order:
+                sweep.insert(rest)
 
     def _hand_on(self, now: float, place: Place, refusal: Refusal) -> bool:
         """A group waits for the same as one that is equal and was refused: False when it must be looked at itself."""
         entry, known = place.entry, place.entry.refusal
         if not place.settled or known is None or entry.offered or now < entry.retry_at or self.plans.lingers(entry):
+            return False
+        if self.preemption.concerns(entry.key):
             return False
         if known is not self._compared[0] or refusal is not self._compared[1]:
             self._compared = (known, refusal, known == refusal, known.reasons == refusal.reasons)
@@ -209,6 +228,11 @@ class Cycle:
         self.grown = self._unsettled = True
         self.vacancy.doubt()
 
+    def namespace_changed(self, name: str) -> None:
+        """Its groups may be in another queue."""
+        self.usage.settle_namespace(name)
+        self.vacancy.doubt()
+
     def follow_queues(self) -> None:
         """2. usage: count for the queues as they are now, with the guarantees that the cluster can keep."""
         if not self._unsettled:
@@ -220,10 +244,12 @@ class Cycle:
             self._give_up_round()
 
     def _repair(self, now: float) -> None:
-        """Undo what another scheduler's binding at the same time as ours has done; see wholes through."""
-        for eviction in (*self.wholes.look(now), *self.repair.look(now)):
+        """Undo what another scheduler's binding at the same time as ours has done; end what is hurt for too long."""
+        for eviction in (*self.wholes.look(now), *self.repair.look(now), *self.stale.look(now)):
             self.effects.append(eviction)
-            self.dirty[self.world.pods[eviction.uid].group] = None
+            if isinstance(eviction, messages.Evict):
+                self.plans.disruptions.asked(self.world.pods[eviction.uid])
+                self.dirty[self.world.pods[eviction.uid].group] = None
 
     def ring(self, now: float) -> None:
         """Groups whose time has come are to be looked at."""
@@ -247,16 +273,13 @@ class Cycle:
             self.refuse(entry, Refusal(Reason.QUEUED), now)
 
     def _shared(self) -> quota.Sums:
-        """What all queues have together: free, or used by them."""
-        shared = self.plans.free()
-        for root in self.usage.tree.roots:
-            add(shared, self.usage.of(root).items())
-        return shared
+        return self.usage.shared(self.plans.free())
 
     def _turn(self, entry: Entry, room: Room, failed: dict[object, Refusal], now: float) -> None:
         if entry.key not in self.world.members:
             self._forget_group(entry, now)
             return
+        self._count_members(entry, now)
         if self.plans.lingers(entry) or now < entry.retry_at:
             self._postpone(entry, now)
             return
@@ -264,25 +287,26 @@ class Cycle:
             entry.forget_lists()
         aside = Refusal(Reason.EVICTING) if self.wholes.evicting(entry.key) else self._put_aside(entry, now)
         if aside is not None:
+            self.grown |= self.preemption.forget(entry.key)
             self.refuse(entry, aside, now)
             self._state(entry, now)
             return
-        same = self.asking.same(entry)
+        same = None if self.preemption.concerns(entry.key) else self.asking.same(entry)
         known = failed.get(same)
         if known is not None and known == entry.refusal and self.backlog.has(entry.key, self.world.queue_of(entry.key)):
             self._state(entry, now)
             return  # it waits as before, without a plan, and for the same
+        kept = self.preemption.lift(entry, room)
         refusal = known or self.plans.make(entry, room, now)
         self.grown |= self.plans.take_freed()
-        need = self.world.need(entry.key)
-        entry.running = isinstance(need, Need) and satisfied(need, self.world.tallies[entry.key])
         if refusal is None:
             self._admitted(entry, now)
         else:
-            if same is not None:
+            if known is None:
+                refusal = self._after_all(entry, refusal, kept, room, now)
+                self.grown |= bool(kept) and refusal.reason is not Reason.VICTIMS
+            if same is not None and refusal.reason is not Reason.VICTIMS:
                 failed[same] = refusal
-            if entry.offered:  # what would be so with every node offered is said first
-                refusal = self.plans.refusal_anywhere(entry, room, now) or plans.refused_by_scheduler(entry)
             self.refuse(entry, refusal, now, keep=self.startable(entry))
             if known is None:
                 self._claim(entry, refusal, room, now)
@@ -290,6 +314,30 @@ class Cycle:
                 self.grown |= self.plans.claims.drop(entry.key)
             self._look_again(entry, now)
         self._state(entry, now)
+
+    def _after_all(
+        self, entry: Entry, refusal: Refusal, kept: Collection[Reservation], room: Room, now: float
+    ) -> Refusal:
+        """What it waits for when all is said, and who is evicted for it, if anybody may be."""
+        if entry.offered:  # what would be so with every node offered is said first
+            return self.plans.refusal_anywhere(entry, room, now) or plans.refused_by_scheduler(entry)
+        if self.plans.ledger.of_group(entry.key) and not self.startable(entry):
+            return refusal  # that part of a plan is given up at once
+        left, effects = self.preemption.answer(entry, refusal, kept, room, now)
+        self.effects += effects
+        again = self.preemption.again_at(entry.key, now)
+        if again is not None:
+            self.look_at(entry.key, again)
+        return left
+
+    def _count_members(self, entry: Entry, now: float) -> None:
+        need, tally = self.world.need(entry.key), self.world.tallies[entry.key]
+        entry.running = tally.started and isinstance(need, Need) and satisfied(need, tally)
+        entry.started |= entry.running
+        if entry.started and not entry.running:
+            self.stale.note(entry.key, now)
+        else:
+            self.stale.forget(entry.key)
 
     def _claim(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> None:
         """The first of a queue's groups that waits for room that the queue owns holds it back from who would borrow."""
@@ -359,6 +407,7 @@ class Cycle:
         self.asking.drop(entry.key)
         self.backlog.put(entry.key, None)
         self.grown |= self.plans.claims.drop(entry.key)
+        self.preemption.forget(entry.key)
         if any(r.expected for r in self.plans.ledger.of_group(entry.key).values()):
             self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
         self.lead(entry, now)
@@ -397,21 +446,36 @@ class Cycle:
         self.backlog.put(entry.key, None if refusal is None else self.asking.record(entry, for_room))
 
     def _forget_group(self, entry: Entry, now: float) -> None:
+        self.grown |= self.preemption.forget(entry.key)
         self.give_up(entry)
         self.vacancy.emptied(entry, now)
+        self.stale.forget(entry.key)
         self.grown |= self.plans.claims.drop(entry.key)
         self.backlog.put(entry.key, None)
         self.entries.pop(entry.key, None)
         self.asking.drop(entry.key)
         self._timers.pop(entry.key, None)
 
-    def eviction_refused(self, effect: messages.Evict, now: float) -> None:
-        """The pod stays: its group, if it was to go as a whole, may be planned again."""
+    def eviction_done(self, effect: messages.Evict, failed: bool, now: float) -> None:
+        """The pod leaves, or it stays: then its group, if it was to go as a whole, may be planned again."""
+        self.plans.disruptions.answered(effect.uid, failed)
+        if not failed:
+            return
+        key = self.preemption.refused(effect, now)
+        if key is not None:
+            self.dirty[key] = None
         if self.wholes.refused(effect, now):
             self.repair.refused(effect, now)
         pod = self.world.pods.get(effect.uid)
         if pod is not None and pod.group in self.entries:
             self.dirty[pod.group] = None
+
+    def would_evict(self, key: GroupKey, now: float) -> Decision | Refusal | None:
+        """A dry run for a group that waits."""
+        entry = self.entries.get(key)
+        if entry is None or entry.refusal is None:
+            return None
+        return self.preemption.dry_run(entry, entry.refusal, self.room(), now)
 
     # --- what the handlers use too --------------------------------------------------------------
 
@@ -419,8 +483,10 @@ class Cycle:
         """The group's record, made when it is new."""
         entry = self.entries.get(key)
         if entry is None:
-            stated = self.vacancy.filled(key)
-            entry = self.entries[key] = Entry(key, arrival=created, changed_at=now, stated=stated)
+            stated, tally = self.vacancy.filled(key), self.world.tallies.get(key)
+            started = tally is not None and tally.count(Standing.BOUND) > 0
+            entry = Entry(key, arrival=created, changed_at=now, stated=stated, started=started)
+            self.entries[key] = entry
         entry.arrival = min(entry.arrival, created)
         return entry
 
@@ -429,8 +495,8 @@ class Cycle:
         return Room(self._snapshot())
 
     def _snapshot(self) -> Snapshot:
-        self.plans.ledger.fit()
-        return Snapshot.take(self.world, self._feasibility, self.plans.ledger.reserved)
+        self.plans.firm.begin()
+        return Snapshot.take(self.world, self._feasibility, self.plans.reserved())
 
     def give_up(self, entry: Entry) -> None:
         """Revoke the group's plan."""

@@ -4,8 +4,10 @@ Takes what is known of waiting groups and of what their queues use, gives one gr
 look at nodes.
 
 At each level of the tree the queue goes first that the fair share ranks first, and in a queue the group of
-higher priority, then the earlier one. What one group is given counts for whose turn is next. Who has to wait
-holds nobody up: the next one is asked.
+higher priority; of equals one that was hurt, then those that wait for their minimum, then what is above minimums;
+last the earlier one. What one group is given counts for whose turn is next. Who has to wait holds nobody up: the
+next one is asked. A group that is hurt does not come before groups of other queues: what is owed to those is not
+less for it, and its queue is ranked by what it uses now, without those that were lost.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import heapq
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Generic, Protocol, TypeVar
 
 from extender.core import fairshare
@@ -21,7 +24,7 @@ from extender.core.ids import GroupKey, QueueName
 from extender.core.resources import Amounts
 from extender.core.usage import Usage
 
-OrderKey = tuple[int, float, bool, str]
+OrderKey = tuple[int, int, float, bool, str]
 
 
 class Item(Protocol):
@@ -39,13 +42,21 @@ class Item(Protocol):
 T = TypeVar("T", bound=Item)
 
 
-def order_key(key: GroupKey, priority: int, arrival: float, gated: bool) -> OrderKey:
-    """Higher priority first, then earlier arrival, last of all the name.
+class Stage(IntEnum):
+    """What a group asks for, in the order in which groups of equal priority get it."""
+
+    REPAIR = 0  # members run, and are fewer than its minimum: without more their work is lost
+    START = 1  # its minimum
+    SURPLUS = 2  # members above its minimum
+
+
+def order_key(key: GroupKey, priority: int, arrival: float, gated: bool, stage: Stage = Stage.START) -> OrderKey:
+    """Higher priority first, then by stage, then earlier arrival, last of all the name.
 
     Arrivals are known to the second. Within one, a group whose members are all behind our gate comes after
     one that was let go, perhaps by an earlier life of ours.
     """
-    return (-priority, arrival, gated, f"{key.namespace}/{key.name}/{key.source}")
+    return (-priority, stage, arrival, gated, f"{key.namespace}/{key.name}/{key.source}")
 
 
 @dataclass(slots=True, eq=False)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from extender.core import fairshare
 from extender.core.ids import GroupKey, QueueName, Source
 from extender.core.model import Queue
-from extender.core.ordering import Line, OrderKey, Turns, order_key
+from extender.core.ordering import Line, OrderKey, Stage, Turns, order_key
 from extender.core.quota import Grants, Tree
 from extender.core.resources import Amounts
 from extender.core.usage import Usage
@@ -26,11 +26,12 @@ class Item:
     """A group that waits for its turn."""
 
     group: Group
+    stage: Stage = Stage.START
 
     @property
     def order(self) -> OrderKey:
         name, _, _, priority, arrival = self.group
-        return order_key(group_key(name), priority, arrival, False)
+        return order_key(group_key(name), priority, arrival, False, self.stage)
 
     @property
     def asked(self) -> Amounts:
@@ -70,6 +71,64 @@ def g(name: str, queue: str = "default", gpus: int = 1, priority: int = 0, arriv
 def test_in_one_queue_by_priority_then_arrival_then_name() -> None:
     groups = [g("late", arrival=2.0), g("b"), g("a"), g("first", priority=5, arrival=9.0)]
     assert take(usage_of(), groups) == ["first", "a", "b", "late"]
+
+
+def test_of_equal_priority_the_hurt_come_first_and_what_is_above_minimums_last() -> None:
+    keys = {
+        "high, above its minimum": order_key(group_key("a"), 5, 9.0, False, Stage.SURPLUS),
+        "hurt": order_key(group_key("b"), 0, 9.0, False, Stage.REPAIR),
+        "old": order_key(group_key("c"), 0, 1.0, False),
+        "young": order_key(group_key("d"), 0, 2.0, False, Stage.START),
+        "oldest, above its minimum": order_key(group_key("e"), 0, 0.0, False, Stage.SURPLUS),
+        "low, hurt": order_key(group_key("f"), -1, 0.0, False, Stage.REPAIR),
+    }
+    assert sorted(keys, key=lambda name: keys[name]) == list(keys)
+
+
+def with_surplus(usage: Usage, groups: list[Group], stages: dict[str, Stage]) -> list[str]:
+    """The turns, as in `take`, when these groups ask for another turn at that stage in their first."""
+    turns: Turns[Item] = Turns(usage, TOTALS)
+    for group in groups:
+        turns.put(QueueName(group[1]), Line([Item(group)]))
+    turns.rank()
+    found: list[str] = []
+    while (line := turns.first()) is not None:
+        item = line.items.pop()
+        name, queue, gpus, _, _ = item.group
+        found.append(name)
+        usage.charge(group_key(queue), None, ((GPU, gpus),), 1)
+        turns.shortened()
+        again = Item(item.group, stages.get(name, item.stage))
+        if again.order > item.order:
+            turns.put(QueueName(queue), Line([again]))
+            turns.rank()
+    return found
+
+
+def test_another_turn_comes_at_its_place_in_the_queue_and_only_later() -> None:
+    groups = [g("a", arrival=1.0), g("b", arrival=2.0), g("high", priority=5), g("low", priority=-1)]
+    stages = dict.fromkeys(("a", "high", "low"), Stage.SURPLUS) | {"b": Stage.REPAIR}
+    assert with_surplus(usage_of(), groups, stages) == ["high", "high", "a", "b", "a", "low", "low"]
+
+
+def test_another_turn_of_a_queue_s_last_group_is_not_lost_and_counts_for_whose_turn_is_next() -> None:
+    groups = [g("a", "a", 4), g("b0", "b"), g("b1", "b")]
+    queues = usage_of(make_queue("a"), make_queue("b"))
+    assert with_surplus(queues, groups, {"a": Stage.SURPLUS}) == ["a", "b0", "b1", "a"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.booleans()), max_size=8))
+def test_turns_come_in_order_also_those_that_are_asked_for_meanwhile(given_: list[tuple[int, int, bool]]) -> None:
+    groups = [g(f"g{n}", priority=priority, arrival=float(at)) for n, (priority, at, _) in enumerate(given_)]
+    surplus = {f"g{n}" for n, (_, _, more) in enumerate(given_) if more}
+    want = [(order_key(group_key(name), p, at, False), name) for name, _, _, p, at in groups]
+    want += [
+        (order_key(group_key(name), p, at, False, Stage.SURPLUS), name)
+        for name, _, _, p, at in groups
+        if name in surplus
+    ]
+    found = with_surplus(usage_of(), groups, dict.fromkeys(surplus, Stage.SURPLUS))
+    assert found == [name for _, name in sorted(want)]
 
 
 def test_queues_take_turns_by_what_was_given_to_them() -> None:
