@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from extender.core import messages, ordering, plans, queue_stating, quota, stating
 from extender.core.allowance import owns
-from extender.core.asking import Asking
+from extender.core.backfill import Backfill
 from extender.core.backlog import Backlog, Waiting
 from extender.core.claims import Claim
 from extender.core.explain import is_ours
@@ -41,7 +41,7 @@ PUT_ASIDE_SECONDS = 30.0
 #: reasons that room would end: they close the queue for ungated pods
 _FOR_ROOM = (
     *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED),
-    *(Reason.QUOTA, Reason.RESERVED),
+    *(Reason.QUOTA, Reason.RESERVED, Reason.RESERVED_FOR_HEAD),
 )
 #: those of them for which room on nodes is held back
 _HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY)
@@ -56,7 +56,8 @@ class Cycle:
         self.backlog = Backlog()
         self.usage = Usage(world.queue_of)
         self.plans = plans.Plans(world, self.usage)
-        self.asking = Asking(world, self.plans.ledger)
+        self.asking = self.plans.asking
+        self.backfill = Backfill(world, self.plans, self.usage, self.entries)
         self.opening = OpenList()
         self.statements = queue_stating.Statements()
         self.repair = Repair(world, self.plans)
@@ -83,6 +84,7 @@ class Cycle:
         self.plans.reset()
         self.usage.take_moved()
         self.repair.reset()
+        self.backfill.reset()
         self.backlog = Backlog()
         self.opening.restart()
         self.statements.restart()
@@ -94,15 +96,17 @@ class Cycle:
         self.follow_queues()
         for key in self.usage.take_moved():
             self._queue_left(key, now)
+        changed = bool(self.suspects)
         for reservation in self.plans.broken(self.suspects, self._feasibility.at(self.world)):
             self.unplaced(reservation.group, PodUid(reservation.slot))
         self.suspects.clear()
         self._repair(now)
-        if self.grown:
+        grown, self.grown = self.grown, False
+        if grown:
             self.dirty.update(self._waiting)
-            self.grown = False
-        if self.dirty:
+        if self.dirty or self.backfill.doubts(now):
             room = self.room()  # 1. snapshot
+            self.grown = self.backfill.begin(room, now, grown or changed)  # 6. backfill: what is kept for whom
             failed: dict[object, Refusal] = {}
             for entry in self._turns():  # 3. order
                 self._turn(entry, room, failed, now)  # 4. place
@@ -112,11 +116,12 @@ class Cycle:
     def cluster_changed(self) -> None:
         """A node came, changed or went."""
         self.grown = self._unsettled = True
+        self.backfill.cluster_changed()
 
     def queues_changed(self) -> None:
         """A queue came, changed or went."""
         self._tree = None
-        self.grown = self._unsettled = True
+        self.cluster_changed()
 
     def follow_queues(self) -> None:
         """2. usage: count for the queues as they are now, with the guarantees that the cluster can keep."""
@@ -203,25 +208,30 @@ class Cycle:
             if known is None:
                 self._claim(entry, refusal, room, now)
             else:  # one that is equal, in the same queue and before it, has claimed what can be
-                self.grown |= self.plans.claims.drop(entry.key)
+                self._claims_nothing(entry.key)
             self._look_again(entry, now)
         self._state(entry, now)
 
     def _claim(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> None:
         """The first of a queue's groups that waits for room that the queue owns holds it back from who would borrow."""
-        queue, claims = self.world.queue_of(entry.key), self.plans.claims
+        queue, claims, waits = self.world.queue_of(entry.key), self.plans.claims, not self.startable(entry)
+        self.grown |= self.backfill.refused(entry, refusal, waits, room, now)
         if (
             refusal.reason in _HELD_BACK
             and claims.is_first(queue, entry.key, order := self.asking.order_key(entry))
             and owns(self.usage, queue, asked := self.asking.asked(entry))
-            and not self.startable(entry)
-            and self.plans.could_start(entry, room, now)
+            and waits
+            and self.backfill.able(entry, room, now)
         ):
             pods = self.world.members[entry.key].values()
             constraints = frozenset(pod.shape.constraints for pod in pods if standing(pod) is Standing.WAITING)
             claims.put(queue, Claim(entry.key, order, asked, constraints))
         else:
             self.grown |= claims.drop(entry.key)
+
+    def _claims_nothing(self, key: GroupKey) -> None:
+        self.grown |= self.plans.claims.drop(key)
+        self.grown |= self.backfill.drop(key)
 
     def _look_again(self, entry: Entry, now: float) -> None:
         """When time alone may change what it waits for: room, members that stay away, or offered lists."""
@@ -274,7 +284,8 @@ class Cycle:
         entry.refusal = None
         self._waiting.pop(entry.key, None)
         self.backlog.put(entry.key, None)
-        self.grown |= self.plans.claims.drop(entry.key)
+        self._claims_nothing(entry.key)
+        entry.waits_since = None
         if any(r.expected for r in self.plans.ledger.of_group(entry.key).values()):
             self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
         self.lead(entry, now)
@@ -292,6 +303,8 @@ class Cycle:
         if entry.refusal is None or entry.refusal.reason is not refusal.reason:
             entry.refused_at = now
         entry.refusal = refusal
+        if entry.waits_since is None:
+            entry.waits_since = now
         self._waiting[entry.key] = None
         self.count_waiting(entry)
 
@@ -324,7 +337,7 @@ class Cycle:
 
     def _forget_group(self, entry: Entry) -> None:
         self.give_up(entry)
-        self.grown |= self.plans.claims.drop(entry.key)
+        self._claims_nothing(entry.key)
         self.backlog.put(entry.key, None)
         self.entries.pop(entry.key, None)
         self._waiting.pop(entry.key, None)

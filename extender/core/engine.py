@@ -140,6 +140,9 @@ class Engine:
             usage.settle(pod.group)
         if before is not None and (pod is None or pod.group != before.group):
             usage.settle(before.group)
+        for seen in (before, pod):
+            if seen is not None and seen.node is not None:
+                self._cycle.backfill.runs.doubt(seen.group)
 
     def _note_room(self, before: Pod | None, pod: Pod | None) -> None:
         was, is_now = changes.use(before), changes.use(pod)
@@ -206,6 +209,8 @@ class Engine:
     def _node_seen(self, event: messages.NodeSeen, now: float) -> None:
         before = self.world.node(event.node.name)
         self.world.apply(event)
+        if before is None:
+            self._cycle.backfill.runs.doubt_node(event.node.name)
         if before is None or changes.node_facts(before) != changes.node_facts(event.node):
             self._cycle.suspects.add(event.node.name)
             self._cycle.cluster_changed()
@@ -217,6 +222,7 @@ class Engine:
         for reservation in self._plans.ledger.drop_node(event.name):
             self._cycle.unplaced(reservation.group, PodUid(reservation.slot))
         self.world.apply(event)
+        self._cycle.backfill.runs.doubt_node(event.name)
         self._cycle.cluster_changed()
 
     def _group_seen(self, event: messages.GroupSeen, now: float) -> None:
@@ -231,6 +237,7 @@ class Engine:
 
     def _group_changed(self, key: GroupKey, before: Group | None, group: Group | None, now: float) -> None:
         self.usage.settle(key)
+        self._cycle.backfill.runs.doubt(key)
         entry = self.entries.get(key)
         was, is_now = changes.asked(before), changes.asked(group)
         if entry is None or was == is_now:
@@ -296,7 +303,7 @@ class Engine:
         self._offer(entry, pod.uid, offered, now)
         room = self._cycle.room()
         left: Refusal | None = None
-        if not self._plans.move(entry, pod, room):
+        if not self._plans.move(entry, pod, room, now):
             left = self._plans.remake(entry, room, now) if self._plans.movable(entry) else None
         self._cycle.grown |= self._plans.take_freed()
         node = self._cycle.planned(pod.uid)

@@ -17,6 +17,7 @@ TEXT: dict[Reason, str] = {
     Reason.NAMESPACE: "the group's queue does not serve its namespace",
     Reason.QUOTA: "the group would exceed the capability of its queue or of one above it",
     Reason.RESERVED: "the free room is kept for others, to whom it is promised",
+    Reason.RESERVED_FOR_HEAD: "the free room is kept for a group that waits before this one",
     Reason.QUEUED: "waiting in its queue",
     Reason.RESOURCES: "not enough free resources for the whole group",
     Reason.FRAGMENTED: "free resources are too scattered for the whole group",

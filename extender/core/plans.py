@@ -6,13 +6,15 @@ which group's turn it is (engine) nor how members are placed (planning, placemen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from extender.core import leading, messages, planning
+from extender.core import departures, leading, messages, ordering, planning
 from extender.core.allowance import Allowance, over_capability
+from extender.core.asking import Asking
 from extender.core.claims import Claims
+from extender.core.earmarks import FREE, Behind, Earmark, Earmarks
 from extender.core.feasibility import Facts
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Ledger, Reservation, Slot
@@ -32,7 +34,9 @@ class Plans:
         self._world = world
         self._usage = usage
         self.claims = Claims()
+        self.earmarks = Earmarks()
         self.ledger = Ledger(world.nodes, usage.charge)
+        self.asking = Asking(world, self.ledger)
         self.holds: Mapping[PodUid, Hold] = {}
         #: nominated uids whose clearing has not been confirmed yet
         self._clearing: set[PodUid] = set()
@@ -46,7 +50,7 @@ class Plans:
     def reset(self) -> None:
         """Forget all plans; what the gate holds stays known."""
         self.ledger.clear()
-        self.claims = Claims()
+        self.claims, self.earmarks = Claims(), Earmarks()
         self._clearing.clear()
 
     def make(self, entry: Entry, room: Room, now: float) -> Refusal | None:
@@ -55,11 +59,11 @@ class Plans:
         Members that cannot be placed beside those planned before may still fit all together elsewhere: as
         long as none of the planned ones is held at the gate, the whole plan is made anew.
         """
-        wish = self._wish(entry, now)
+        wish = self.wish(entry, now)
         if not isinstance(wish, Wish):
             return wish
         before = self._free(entry, room, expected_only=True)
-        outcome = self._fulfil(entry, wish, room)
+        outcome = self._fulfil(entry, wish, room, now)
         if isinstance(outcome, Refusal):
             self._freed |= bool(before)
             return self.remake(entry, room, now) if self.movable(entry) else outcome
@@ -70,8 +74,8 @@ class Plans:
     def remake(self, entry: Entry, room: Room, now: float) -> Refusal | None:
         """Plan the whole group anew, as if none of it were planned; the old plan stays if that fails."""
         before = self._free(entry, room, expected_only=False)
-        wish = self._wish(entry, now)
-        outcome = self._fulfil(entry, wish, room) if isinstance(wish, Wish) else wish
+        wish = self.wish(entry, now)
+        outcome = self._fulfil(entry, wish, room, now) if isinstance(wish, Wish) else wish
         if isinstance(outcome, Plan):
             self._reserve(entry, outcome, now)
             self._note_freed(before)
@@ -83,19 +87,19 @@ class Plans:
     def refusal_anywhere(self, entry: Entry, room: Room, now: float) -> Refusal | None:
         """Why the group has no place in this room even if the lists offered to its members are left aside."""
         lists, entry.offered = entry.offered, {}
-        wish = self._wish(entry, now)
+        wish = self.wish(entry, now)
         entry.offered = lists
-        outcome = self._fulfil(entry, wish, room.copy()) if isinstance(wish, Wish) else wish
+        outcome = self._fulfil(entry, wish, room.copy(), now) if isinstance(wish, Wish) else wish
         if isinstance(outcome, Plan):
             return None if outcome.places else outcome.left
         return outcome
 
-    def move(self, entry: Entry, pod: Pod, room: Room) -> bool:
+    def move(self, entry: Entry, pod: Pod, room: Room, now: float) -> bool:
         """Plan one member anew within the nodes offered to it, beside its siblings; False if impossible."""
         old = self.ledger.release(Slot(pod.uid))
         assert old is not None, f"{pod.uid} has no plan to move"
         room.give_back(self._row(old), old.request)
-        outcome = self._fulfil(entry, self._alone(entry, old), room)
+        outcome = self._fulfil(entry, self._alone(entry, old), room, now)
         if isinstance(outcome, Refusal):
             self._restore([old], room)
             return False
@@ -103,7 +107,7 @@ class Plans:
         self._freed = True
         return True
 
-    def _wish(self, entry: Entry, now: float) -> Wish | Refusal | None:
+    def wish(self, entry: Entry, now: float) -> Wish | Refusal | None:
         """What the group wants, if its queue may have it at all: that is said before anything that time may mend."""
         wish = planning.wish_of(self._world, self.ledger, entry, now)
         if wish is None or (isinstance(wish, Refusal) and wish.reason is Reason.INVALID):
@@ -112,15 +116,31 @@ class Plans:
             return wish
         return self._usage.tree.refusal(self._world.queue_of(entry.key), entry.key.namespace) or wish
 
-    def _fulfil(self, entry: Entry, wish: Wish, room: Room) -> Plan | Refusal:
-        return planning.fulfil(wish, room, Allowance(self._usage, self._world.queue_of(entry.key), room, self.claims))
+    def _fulfil(self, entry: Entry, wish: Wish, room: Room, now: float) -> Plan | Refusal:
+        queue, behind = self._world.queue_of(entry.key), self._behind(entry, now)
+        return planning.fulfil(wish, room, Allowance(self._usage, queue, room, self.claims, behind))
+
+    def before(self, entry: Entry) -> Iterator[Earmark]:
+        """Earmarks of heads that come before this group."""
+        return self.earmarks.before(entry.key, self._passes(entry))
+
+    def _behind(self, entry: Entry, now: float) -> Behind:
+        if not self.earmarks:
+            return FREE
+        seconds = departures.duration(self._world.need(entry.key))
+        return self.earmarks.behind(entry.key, now, seconds, self._passes(entry))
+
+    def _passes(self, entry: Entry) -> Callable[[Earmark], bool]:
+        order, asked = self.asking.order_key(entry), self.asking.asked(entry)
+        mine = ordering.Turn(self._world.queue_of(entry.key), order, asked)
+        return lambda mark: ordering.passes(self._usage, mine, ordering.Turn(mark.queue, mark.order, mark.asked))
 
     def could_start(self, entry: Entry, room: Room, now: float) -> bool:
         """True when the group would have its places if nothing else ran."""
-        wish = self._wish(entry, now)
+        wish = self.wish(entry, now)
         if not isinstance(wish, Wish):
             return False
-        alone, queue = Usage(self._world.queue_of), self._world.queue_of(entry.key)
+        alone, queue = self._usage.emptied(), self._world.queue_of(entry.key)
         return isinstance(planning.fulfil(wish, there := room.emptied(), Allowance(alone, queue, there)), Plan)
 
     def lead(self, entry: Entry, nominate: bool, now: float) -> Iterator[Effect]:

@@ -31,6 +31,7 @@ class Reason(StrEnum):
     NAMESPACE = "NamespaceNotAllowed"  # the queue does not serve the group's namespace
     QUOTA = "QuotaExceeded"  # would pass the capability of the queue or of one above it
     RESERVED = "ReservedForOthers"  # the room is there, and is kept for those it was promised to
+    RESERVED_FOR_HEAD = "ReservedForHead"  # it would fit, but then the first that waits would start later
     QUEUED = "Queued"  # waits in its queue: groups before it, or not looked at yet
     RESOURCES = "InsufficientResources"  # not enough free, in quantity or on any fitting nodes
     FRAGMENTED = "Fragmented"  # enough free in sum, but no placement exists
@@ -54,6 +55,7 @@ KIND_OF: dict[Reason, Kind] = {
     Reason.NAMESPACE: Kind.NEVER,
     Reason.QUOTA: Kind.WAIT,
     Reason.RESERVED: Kind.WAIT,
+    Reason.RESERVED_FOR_HEAD: Kind.WAIT,
     Reason.QUEUED: Kind.WAIT,
     Reason.RESOURCES: Kind.WAIT,
     Reason.FRAGMENTED: Kind.WAIT,

@@ -65,7 +65,22 @@ class Usage:
                 self._promise(name, resource, amount)
         for group in self._groups.values():
             for (named, amounts), number in group.of.items():
-                self._book(named or group.queue, amounts, number)
+                self.book(named or group.queue, amounts, number)
+
+    def scratch(self) -> Usage:
+        """The same sums, to be changed by `book`; of groups it knows nothing."""
+        there = Usage(self._queue_of)
+        there.tree, there.grants, there._kept = self.tree, self.grants, self._kept
+        there._total = {name: dict(sums) for name, sums in self._total.items()}
+        there._base = {name: dict(sums) for name, sums in self._base.items()}
+        there.unused = dict(self.unused)
+        return there
+
+    def emptied(self) -> Usage:
+        """The sums that there would be if nothing was used."""
+        there = Usage(self._queue_of)
+        there.follow(self.tree, self.grants)
+        return there
 
     def charge(self, key: GroupKey, named: QueueName | None, amounts: Amounts, sign: int) -> None:
         """Add amounts to a group (sign 1) or take them away (sign -1); `named`: the queue that the pod itself names."""
@@ -79,7 +94,7 @@ class Usage:
             if not group.of:
                 del self._groups[key]
                 self._moved.pop(key, None)
-        self._book(named or group.queue, amounts, sign)
+        self.book(named or group.queue, amounts, sign)
 
     def settle(self, key: GroupKey) -> None:
         """Charge the group to the queue that it is in now."""
@@ -91,8 +106,8 @@ class Usage:
             return
         for (named, amounts), number in group.of.items():
             if named is None:
-                self._book(group.queue, amounts, -number)
-                self._book(queue, amounts, number)
+                self.book(group.queue, amounts, -number)
+                self.book(queue, amounts, number)
                 self._moved[key] = None
         group.queue = queue
 
@@ -134,7 +149,8 @@ class Usage:
         kept = self.grants.kept.get(name, _NOTHING).get(resource, 0)
         return max(kept, self._base.get(name, _NOTHING).get(resource, 0))
 
-    def _book(self, queue: QueueName, amounts: Amounts, number: int) -> None:
+    def book(self, queue: QueueName, amounts: Amounts, number: int) -> None:
+        """Count amounts so many times in the queue and those above it, for no group: on a scratch."""
         self.changes += 1
         for name in self.tree.path(queue):
             total = self._total.get(name)

@@ -23,6 +23,7 @@ HOLD = {
     "malformed": {"TR-035"},
     "queue": {"TR-009", "TR-012", "TR-013"},
     "drf": {"TR-015"},
+    "backfill": {"TR-022"},
     "topology": {"TR-026"},
 }
 

@@ -1,0 +1,167 @@
+"""Room that is kept for the first groups that wait: how much of which nodes and queues, until when, and from whom.
+
+Takes the places that were planned for them (`backfill`), gives whoever comes after them the room that is left; must
+not plan.
+
+A group that is promised to start at a time needs its plan's places then. What ends there before needs not be kept
+free now; so what is kept (`held`) is the plan less what will have ended. Whoever ends by then may take that too.
+A group that is drained for has no such time: its plan's places are kept from all that come after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from extender.core.ids import GroupKey, QueueName
+from extender.core.ordering import OrderKey
+from extender.core.quota import Sums
+from extender.core.reasons import Reason, Refusal
+from extender.core.resources import Amounts, Row, add
+from extender.core.snapshot import Room
+
+
+@dataclass(slots=True, eq=False)
+class Earmark:
+    """What is kept for one group, the head: the first of its queue that waits."""
+
+    key: GroupKey
+    #: as people call it
+    name: str
+    queue: QueueName
+    order: OrderKey
+    asked: Amounts
+    #: when it can start; None when that cannot be foreseen: then it is drained for
+    at: float | None
+    #: when it will have ended then, as it declares
+    ends: float | None
+    #: what its places take, by row of the node table
+    plan: dict[int, Row]
+    #: of each of these rows, and of each queue with a capability, so much must stay free now; below 0: there is more
+    held: dict[int, Row] = field(default_factory=dict)
+    quota: dict[QueueName, Sums] = field(default_factory=dict)
+
+    def stands_at(self, at: float | None) -> bool:
+        """True when the head has its places at that time, as far as is foreseen; None: now."""
+        if self.at is None or at is None:
+            return self.at is None
+        return self.at <= at and (self.ends is None or self.ends > at)
+
+    def refusal(self, seconds: int | None) -> Refusal:
+        """For one that declares so many seconds, and would fit but for this."""
+        detail: list[tuple[str, str | int]] = [("head", self.name), ("namespace", self.key.namespace)]
+        if self.at is not None:
+            detail.append(("expected_at", int(-(-self.at // 1))))
+        if seconds is not None:
+            detail.append(("declared_seconds", seconds))
+        return Refusal(Reason.RESERVED_FOR_HEAD, tuple(detail))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Behind:
+    """What binds one group that comes after others: their earmarks, but for those by whose time it ends."""
+
+    marks: tuple[Earmark, ...] = ()
+    #: those by whose time it ends, so that it gives back to them what it takes
+    lenders: tuple[Earmark, ...] = ()
+    seconds: int | None = None
+
+    def narrowed(self, room: Room, marks: Iterable[Earmark] | None = None) -> Room | None:
+        """The room that is left to it; None when that is all."""
+        most: dict[int, Row] = {}
+        for mark in self.marks if marks is None else marks:
+            for row, held in mark.held.items():
+                most[row] = np.maximum(most[row], held) if row in most else np.maximum(held, 0)
+        taken = [(row, held) for row, held in most.items() if held.any()]
+        if not taken:
+            return None
+        left = room.copy()
+        for row, held in taken:
+            left.take(row, held)
+        return left
+
+    def knows(self, key: GroupKey) -> bool:
+        """True when it is foreseen when this head starts, so that nothing more needs to be kept for it."""
+        return any(mark.key == key and mark.at is not None for mark in (*self.marks, *self.lenders))
+
+    def kept(self, queue: QueueName) -> Iterator[tuple[Earmark, Mapping[str, int]]]:
+        """What heads will need of a queue's capability, for each."""
+        for mark in self.marks:
+            if queue in mark.quota:
+                yield mark, mark.quota[queue]
+
+    def refusal(self, fits: Callable[[Room], bool], room: Room) -> Refusal:
+        """For one that would fit in the room: the first head that alone is reason enough, else the first of all."""
+        for mark in self.marks:
+            left = self.narrowed(room, (mark,))
+            if left is not None and not fits(left):
+                return mark.refusal(self.seconds)
+        return self.marks[0].refusal(self.seconds)
+
+    def take(self, places: Iterable[tuple[int, Row]], queues: Iterable[QueueName], asked: Mapping[str, int]) -> None:
+        """These places were given to it: of what ends in time for a head so much less must be free."""
+        for mark in self.lenders:
+            for row, request in places:
+                if row in mark.held:
+                    mark.held[row] = _less(mark.held[row], request)
+            for name in queues:
+                if name in mark.quota:
+                    add(mark.quota[name], asked.items(), -1)
+
+
+def _less(held: Row, request: Row) -> Row:
+    left, width = held.copy(), min(len(held), len(request))
+    left[:width] -= request[:width]
+    return left
+
+
+#: nothing is kept from it
+FREE = Behind()
+
+
+class Earmarks:
+    """All of them, those first that leave nothing to the others. At most one a group."""
+
+    def __init__(self) -> None:
+        self._marks: list[Earmark] = []
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def __iter__(self) -> Iterator[Earmark]:
+        return iter(self._marks)
+
+    def get(self, key: GroupKey) -> Earmark | None:
+        """The group's own."""
+        return next((mark for mark in self._marks if mark.key == key), None)
+
+    def replace(self, marks: Iterable[Earmark]) -> None:
+        """These and no others."""
+        self._marks = list(marks)
+
+    def drop(self, key: GroupKey) -> bool:
+        """Nothing is kept for the group any more; True when something was."""
+        before = len(self._marks)
+        self._marks = [mark for mark in self._marks if mark.key != key]
+        return len(self._marks) < before
+
+    def before(self, key: GroupKey, passes: Callable[[Earmark], bool]) -> Iterator[Earmark]:
+        """Those of groups that come before this one."""
+        for mark in self._marks:
+            if mark.key == key:
+                return
+            if not passes(mark):
+                yield mark
+
+    def behind(self, key: GroupKey, now: float, seconds: int | None, passes: Callable[[Earmark], bool]) -> Behind:
+        """What binds a group that starts now and runs for so long; `passes` says before which heads it comes."""
+        marks: list[Earmark] = []
+        lenders: list[Earmark] = []
+        for mark in self.before(key, passes):
+            in_time = mark.at is not None and seconds is not None and now + seconds <= mark.at
+            (lenders if in_time else marks).append(mark)
+        if not marks and not lenders:
+            return FREE
+        return Behind(tuple(marks), tuple(lenders), seconds)
