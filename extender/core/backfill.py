@@ -45,7 +45,7 @@ AGING_SECONDS = 300.0
 MOST_HEADS = 8
 #: what room or quota would end
 _WAITS = (
-    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY),
+    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED),
     *(Reason.RESERVED, Reason.RESERVED_FOR_HEAD, Reason.QUOTA),
 )
 

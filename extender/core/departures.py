@@ -111,11 +111,17 @@ class Runs:
         self._forget()
 
     def doubt(self, key: GroupKey) -> None:
-        """Something about this group, or a pod in it, has changed."""
+        """What the group declares may have changed."""
         self._doubted[key] = None
 
+    def seen(self, before: Pod | None, pod: Pod | None) -> None:
+        """A pod has changed."""
+        for one in (before, pod):
+            if one is not None and one.node is not None:
+                self._doubted[one.group] = None
+
     def doubt_node(self, name: NodeName) -> None:
-        """This node came or went."""
+        """This node came, changed or went."""
         for pod in self._world.on_node.get(name, {}).values():
             self._doubted[pod.group] = None
 
@@ -190,7 +196,7 @@ class Runs:
         self._ends[slot] = _AT_ONCE if pod.terminating else _end(pod, seconds)
         self._rows[slot] = row
         self._requests[slot] = self._world.request_row(pod)
-        charged = charge(pod)
+        charged = charge(pod, self._world.managed)
         self._of[slot] = self._number((pod.queue or self._world.queue_of(pod.group), charged[2] if charged else ()))
         return slot
 

@@ -40,6 +40,8 @@ class Demand:
     count: int
     task: TaskName = NO_TASK
     allowed: Mask | None = None
+    #: name of one of the pods, "" when none exists yet
+    member: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +80,7 @@ def place(
     asks = [_ask(room, demand) for demand in demands]
     if not any(ask.count for ask in asks):
         return Placement(tuple(demands), tuple(() for _ in demands))
-    refusal = shortage.of_nodes(demands, asks)
+    refusal = shortage.of_nodes(room, demands, asks)
     if refusal is not None:
         return refusal
     return _Planner(room, demands, asks, fixed, required, preferred).run()
@@ -96,7 +98,7 @@ def _place_lone(room: Room, demand: Demand) -> Placement | Refusal:
     row = None if ask.want.unknown else _lone(room, ask)
     if row is not None:
         return Placement((demand,), ((row,),))
-    return shortage.of_nodes((demand,), (ask,)) or shortage.of_room(room, (demand,), (ask,))
+    return shortage.of_nodes(room, (demand,), (ask,)) or shortage.of_room(room, (demand,), (ask,))
 
 
 def _lone(room: Room, ask: Ask) -> int | None:
@@ -121,8 +123,8 @@ def _home(domains: Domains, fixed: Sequence[int]) -> int | None:
 
 def _stages(facts: Facts, required: str | None, preferred: str | None) -> list[Keys]:
     """Paths of the levels to try, narrow to broad; the last is the required level or the whole cluster."""
-    outer = facts.levels.path(required) if required is not None else ()
-    inner = facts.levels.path(preferred) if preferred is not None else ()
+    outer = facts.path(required) if required is not None else ()
+    inner = facts.path(preferred) if preferred is not None else ()
     if preferred in outer:
         return [outer]  # one domain of the required level is one of the preferred level too
     if inner[: len(outer)] != outer:  # levels of two topologies: domains are where both agree
@@ -149,7 +151,7 @@ class _Planner:
         self._required = required
         self._facts = room.snapshot.facts
         self._stages = _stages(self._facts, required, preferred)
-        self._finest = self._facts.levels.chain(preferred or required)
+        self._finest = self._facts.chain(preferred or required)
         self._capacities = [ask.capacity(room.free, ask.mask) for ask in asks]
         self._effort = Effort()
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 
-from extender.core import messages
+from extender.core import explain, messages
 from extender.kube import client, errors, evicting, feeds, resources, writes
-from extender.wire import objects, status
+from extender.wire import evictions, objects, status
+
+_OfGroup = messages.StateGroup | messages.NoteEviction
 
 
 class Effects:
@@ -39,6 +41,8 @@ class Effects:
                 await self._state_queue(effect)
             case messages.Evict():
                 await evicting.evict(self._api, effect)
+            case messages.NoteEviction():
+                await self._note_eviction(effect)
             case _:
                 raise TypeError(f"no write for {type(effect).__name__}")
 
@@ -46,14 +50,25 @@ class Effects:
         served = await self._serving(feeds.GROUP_RESOURCES[effect.key.source])
         if served is None:
             return
+        await self._patch_group(effect, served, status.patches(effect, self._time()))
+        reason, text = status.reason_and_text(effect)
+        await self._tell(effect, served, reason, text, "Normal" if effect.refusal is None else "Warning")
+
+    async def _note_eviction(self, effect: messages.NoteEviction) -> None:
+        served = await self._serving(feeds.GROUP_RESOURCES[effect.key.source])
+        if served is None:
+            return
+        await self._patch_group(effect, served, evictions.patches(effect, self._time()))
+        why = explain.why_evicted(effect.ground, effect.detail)
+        await self._tell(effect, served, effect.ground, why, "Warning")
+
+    async def _patch_group(self, effect: _OfGroup, served: resources.Served, patches: status.Patches) -> None:
         path = served.path(effect.key.namespace, effect.key.name)
-        patches = status.patches(effect, f"{self._utc():%Y-%m-%dT%H:%M:%SZ}")
         if patches.status is not None:
             body = patches.status | {"metadata": {"uid": effect.uid}}
             await writes.patch_status(self._api, path, body, strategic=patches.strategic)
         if patches.annotations is not None:
             await writes.patch_annotations(self._api, path, effect.uid, patches.annotations)
-        await self._tell(effect, served)
 
     async def _state_queue(self, effect: messages.StateQueue) -> None:
         served = await self._serving(resources.QUEUES)
@@ -61,8 +76,7 @@ class Effects:
             body = {"status": objects.encode_queue_status(effect.status, effect.before)}
             await writes.patch_status(self._api, served.path("", effect.name), body)
 
-    async def _tell(self, effect: messages.StateGroup, served: resources.Served) -> None:
-        reason, text = status.reason_and_text(effect)
+    async def _tell(self, effect: _OfGroup, served: resources.Served, reason: str, text: str, kind: str) -> None:
         involved = {
             "apiVersion": served.api_version,
             "kind": "PodGroup",
@@ -70,8 +84,10 @@ class Effects:
             "name": effect.key.name,
             "uid": effect.uid,
         }
-        kind = "Normal" if effect.refusal is None else "Warning"
         await writes.create_event(self._api, effect.key.namespace, involved, reason, text, kind)
+
+    def _time(self) -> str:
+        return f"{self._utc():%Y-%m-%dT%H:%M:%SZ}"
 
     async def _serving(self, resource: resources.Resource) -> resources.Served | None:
         if resource not in self._served:

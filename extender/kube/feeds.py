@@ -85,6 +85,11 @@ QUEUES = (
         lambda content: messages.TopologySeen(objects.decode_topology(content)),
         lambda identity: messages.TopologyGone(identity.name),
     ),
+    Feed(
+        resources.BUDGETS,
+        lambda content: messages.BudgetSeen(objects.decode_budget(content)),
+        lambda identity: messages.BudgetGone(identity.namespace, identity.name),
+    ),
 )
 
 

@@ -56,6 +56,15 @@ async def post_annotations(
     return await _patch_pod(api, namespace, name, uid, {"metadata": {"annotations": dict(annotations)}})
 
 
+async def annotate_by_status(
+    api: client.Api, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
+) -> bool:
+    """As post_annotations, for those who may patch no more than the pod's status."""
+    return await _patch_pod(
+        api, namespace, name, uid, {"metadata": {"annotations": dict(annotations)}}, subresource="/status"
+    )
+
+
 async def set_pod_condition(api: client.Api, namespace: str, name: str, uid: str, condition: Mapping[str, str]) -> bool:
     """Set one condition of a pod, found by its `type`, which must not be one of the kubelet's."""
     return await _patch_pod(
@@ -87,7 +96,10 @@ async def _patch(
 
 
 async def evict(api: client.Api, namespace: str, name: str, uid: str) -> bool:
-    """Evict the pod, unless a disruption budget refuses it (Budget); its end itself is seen by the watch."""
+    """Evict the pod, unless a disruption budget refuses it (Budget); its end itself is seen by the watch.
+
+    A pod under two budgets is refused by a Status of failure in an answer of success.
+    """
     path = _PODS.path(namespace, name)
     body = {
         "apiVersion": "policy/v1",
@@ -96,17 +108,20 @@ async def evict(api: client.Api, namespace: str, name: str, uid: str) -> bool:
         "deleteOptions": {"preconditions": {"uid": uid}},
     }
     try:
-        await api.request("POST", f"{path}/eviction", body=body, timeout=EVICT_SECONDS)
+        answer = client.decode_object(await api.request("POST", f"{path}/eviction", body=body, timeout=EVICT_SECONDS))
     except errors.NotFound:
         return False
     except errors.TooManyRequests as error:
         if "DisruptionBudget" in error.causes:
             raise errors.Budget(error.message) from error
         raise
-    except (errors.Conflict, errors.ServerError, errors.Unreachable):
-        if await _is_live(api, path, uid):
+    except (errors.Conflict, errors.ServerError, errors.Unreachable, errors.Unreadable):
+        found = await _read_or_none(api, path)
+        if _has_uid(found, uid) and not _is_leaving(found):
             raise
-        return False
+        return _has_uid(found, uid)
+    if answer.get("status") == "Failure":
+        raise errors.Budget(str(answer.get("message"))[: errors.MESSAGE_LIMIT])
     return True
 
 
@@ -182,6 +197,17 @@ async def _read_or_none(api: client.Api, path: str) -> dict[str, Any] | None:
 
 
 async def _is_live(api: client.Api, path: str, uid: str) -> bool:
-    found = await _read_or_none(api, path)
+    return _has_uid(await _read_or_none(api, path), uid)
+
+
+def _has_uid(found: Mapping[str, Any] | None, uid: str) -> bool:
+    return _metadata(found).get("uid") == uid
+
+
+def _is_leaving(found: Mapping[str, Any] | None) -> bool:
+    return _metadata(found).get("deletionTimestamp") is not None
+
+
+def _metadata(found: Mapping[str, Any] | None) -> Mapping[str, Any]:
     metadata = found.get("metadata") if found is not None else None
-    return isinstance(metadata, dict) and metadata.get("uid") == uid
+    return metadata if isinstance(metadata, dict) else {}

@@ -84,7 +84,7 @@ def subject(effect: messages.Effect) -> str:
     match effect:
         case messages.Ungate() | messages.Nominate() | messages.Wake() | messages.Evict():
             return effect.uid
-        case messages.StateGroup():
+        case messages.StateGroup() | messages.NoteEviction():
             return str(effect.key)
         case messages.StateQueue():
             return effect.name

@@ -53,6 +53,10 @@ WATCHES: Mapping[str, Watch] = {
         lambda thing: messages.TopologySeen(objects.decode_topology(thing)),
         lambda thing: messages.TopologyGone(_name(thing)),
     ),
+    "PodDisruptionBudget": Watch(
+        lambda thing: messages.BudgetSeen(objects.decode_budget(thing)),
+        lambda thing: messages.BudgetGone(thing["metadata"]["namespace"], _name(thing)),
+    ),
     "ConfigMap": Watch(
         lambda thing: messages.OpenQueuesSeen(objects.decode_open_queues(thing)),
         lambda thing: messages.OpenQueuesSeen(None),

@@ -13,7 +13,7 @@ from extender.core import messages
 from extender.core.ids import QUEUE_GATE
 from extender.sim.api import Refused, Request, stamp
 from extender.sim.cluster import Cluster
-from extender.wire import marks, objects, small, status
+from extender.wire import evictions, marks, objects, small, status
 
 
 class Writes:
@@ -38,12 +38,14 @@ class Writes:
             case messages.SetOpenQueues():
                 self._open_queues(objects.encode_open_queues(effect.names))
             case messages.StateGroup():
-                self._state_group(effect)
+                self._to_group(effect, status.patches(effect, self._time()))
             case messages.StateQueue():
                 body = {"status": objects.encode_queue_status(effect.status, effect.before)}
                 self._patch("Queue", effect.name, body, "status")
             case messages.Evict():
                 self.evict(effect)
+            case messages.NoteEviction():
+                self._to_group(effect, evictions.patches(effect, self._time()))
             case _:
                 raise TypeError(f"no write for {type(effect).__name__}")
 
@@ -70,8 +72,7 @@ class Writes:
             self._note("patch", "ConfigMap", small.OPEN_QUEUES)
             api.patch("ConfigMap", small.OPEN_QUEUES, {"data": data})
 
-    def _state_group(self, effect: messages.StateGroup) -> None:
-        patches = status.patches(effect, stamp(self._cluster.agenda.now))
+    def _to_group(self, effect: messages.StateGroup | messages.NoteEviction, patches: status.Patches) -> None:
         name = effect.key.name
         if patches.status is not None:
             self._patch("PodGroup", name, dict(patches.status), "status", effect.uid)
@@ -81,15 +82,24 @@ class Writes:
 
     def evict(self, effect: messages.Evict) -> None:
         """Evict a pod, and tell why; one that is gone already is a success, and nothing is told."""
+        self._record(effect, evictions.record(effect.ground, effect.detail, self._time()))
         self._note("create", "Pod", effect.name, "eviction", effect.uid)
         try:
             self._conflict("Pod", effect.name, "eviction")
             self._cluster.evict(effect.name, effect.uid)
         except Refused as error:
             if error.code != 404:
+                self._record(effect, None)
                 raise
         else:
             self._note("create", "Event", effect.name, regarding=("Pod", effect.name))
+
+    def _record(self, effect: messages.Evict, text: str | None) -> None:
+        note = {evictions.EVICTED_ANNOTATION: text}
+        self._pod(effect.name, effect.uid, {"metadata": {"annotations": note}}, "status")
+
+    def _time(self) -> str:
+        return stamp(self._cluster.agenda.now)
 
     # --- the gate -------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ identified raises DecodeError; anything else that is wrong is stated in the valu
 
 from __future__ import annotations
 
+from extender.wire.budgets import decode_budget
 from extender.wire.fields import DecodeError, metadata
 from extender.wire.groups import decode_group
 from extender.wire.nodes import decode_node
@@ -21,6 +22,7 @@ from extender.wire.small import (
 
 __all__ = [
     "DecodeError",
+    "decode_budget",
     "decode_group",
     "decode_lease",
     "decode_namespace",

@@ -283,6 +283,7 @@ async def test_the_preferred_version_that_has_the_resource_is_taken(api: client.
         "/apis/muster.dev/v1alpha1/podgroups",
         "/api/v1/namespaces",
         "/apis/muster.dev/v1alpha1/queues",
+        "/apis/policy/v1/poddisruptionbudgets",
     ]
 
 

@@ -30,6 +30,7 @@ class ApiServer:
         self.evictions: list[str] = []
         self.events: list[dict[str, Any]] = []
         self.conditions: list[tuple[str, dict[str, Any]]] = []
+        self.records: list[tuple[str, dict[str, str | None]]] = []
         #: name -> statuses with which its next bindings are answered before one succeeds
         self.refusals: dict[str, list[int]] = defaultdict(list)
         #: bindings wait for it
@@ -143,7 +144,10 @@ class ApiServer:
 
     async def _patch_status(self, request: web.Request) -> web.Response:
         body = await request.json()
-        self.conditions.append((request.match_info["name"], body["status"]["conditions"][0]))
+        if "status" in body:
+            self.conditions.append((request.match_info["name"], body["status"]["conditions"][0]))
+        else:
+            self.records.append((request.match_info["name"], body["metadata"]["annotations"]))
         return web.json_response({})
 
 

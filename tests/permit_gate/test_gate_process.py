@@ -284,6 +284,7 @@ async def test_a_partial_release_with_a_controller_is_evicted(gate, monkeypatch)
     await asyncio.gather(gate.bind("pod-0"), gate.bind("pod-1"))
     await until(lambda: gate.api.evictions == ["pod-0"])
     await until(lambda: [event["reason"] for event in gate.api.events] == ["PartialRelease"])
+    assert [(name, set(notes)) for name, notes in gate.api.records] == [("pod-0", {"muster.dev/evicted"})]
 
 
 BAD_CALLS = {

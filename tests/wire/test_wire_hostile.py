@@ -73,6 +73,20 @@ RICH_NODE = node(
     spec={"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}], "unschedulable": False},
     status={"conditions": [{"type": "Ready", "status": "True"}]},
 )
+RICH_BUDGET = {
+    "metadata": {"name": "b", "namespace": "team", "uid": "b-1", "generation": 2},
+    "spec": {
+        "minAvailable": 1,
+        "selector": {
+            "matchLabels": {"a": "b"},
+            "matchExpressions": [
+                {"key": "c", "operator": "NotIn", "values": ["d"]},
+                {"key": "e", "operator": "Exists"},
+            ],
+        },
+    },
+    "status": {"observedGeneration": 2, "disruptionsAllowed": 1, "disruptedPods": {"p": "2026-01-01T00:00:00Z"}},
+}
 RICH_GROUP = group(
     meta={"labels": {"muster.dev/queue": "q"}, "annotations": {"muster.dev/why": "x"}, "generation": 1},
     spec={
@@ -152,10 +166,20 @@ def test_a_damaged_group_is_decoded_or_has_no_identity(source: Source, obj: dict
         assert len(dict(got.tasks)) == len(got.tasks)
 
 
+@settings(deadline=None, max_examples=200)
+@given(damage(RICH_BUDGET))
+def test_a_damaged_budget_is_decoded_or_has_no_identity_and_never_allows_more(obj: dict) -> None:
+    with contextlib.suppress(objects.DecodeError):
+        got = objects.decode_budget(obj)
+        assert 0 <= got.allowed < 2**31
+        assert not (got.problems and got.allowed)
+
+
 DECODERS: list[Callable[[Any], object]] = [
     objects.decode_pod,
     objects.decode_node,
     objects.decode_topology,
+    objects.decode_budget,
     *(functools.partial(objects.decode_queue, source) for source in (Source.MUSTER, Source.VOLCANO)),
     objects.decode_namespace,
     objects.decode_lease,

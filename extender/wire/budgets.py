@@ -1,0 +1,80 @@
+"""A disruption budget from its JSON object (PodDisruptionBudget of policy/v1).
+
+Takes decoded JSON, gives a Budget; must not raise for an object that has an identity. A budget that is not understood
+in full protects: it allows no eviction, and what is not understood of its selector excludes no pod.
+"""
+
+from __future__ import annotations
+
+from extender.core.model import Budget, Expression
+from extender.wire.fields import Object, Reader, metadata
+
+_SELECTOR = "spec.selector"
+_EXPRESSIONS = f"{_SELECTOR}.matchExpressions"
+_VALUED, _BARE = frozenset({"In", "NotIn"}), frozenset({"Exists", "DoesNotExist"})
+#: how many evictions a 32-bit status can allow
+_MOST = 2**31 - 1
+
+
+def decode_budget(obj: object) -> Budget:
+    """The budget that an object describes; DecodeError when it has no namespace, name or uid."""
+    meta = metadata(obj, "namespace", "name", "uid")
+    assert isinstance(obj, dict)
+    reader = Reader()
+    selector = _selector(reader, reader.mapping(obj, "spec", "spec"))
+    status = reader.mapping(obj, "status", "status")
+    allowed = reader.integer(status, "disruptionsAllowed", "status.disruptionsAllowed", 0, _MOST)
+    disrupted = reader.mapping(status, "disruptedPods", "status.disruptedPods")
+    current = _is_current(reader, meta, status)
+    return Budget(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        uid=meta["uid"],
+        selector=selector,
+        allowed=allowed or 0 if current and not reader.problems else 0,
+        disrupted=frozenset(disrupted),
+        problems=tuple(reader.problems),
+    )
+
+
+def _is_current(reader: Reader, meta: Object, status: Object) -> bool:
+    """False while the controller has not seen the newest spec: the API server then lets nobody go."""
+    stands = reader.integer(meta, "generation", "metadata.generation") or 0
+    return (reader.integer(status, "observedGeneration", "status.observedGeneration") or 0) >= stands
+
+
+def _selector(reader: Reader, spec: Object) -> tuple[Expression, ...] | None:
+    """All that a pod must have; None, which no pod has, when there is no selector."""
+    if spec.get("selector") is None:
+        return None
+    selector = reader.mapping(spec, "selector", _SELECTOR)
+    labels = reader.mapping(selector, "matchLabels", f"{_SELECTOR}.matchLabels")
+    read = [_label(reader, labels, key) for key in sorted(labels)]
+    read += [_expression(reader, one) for one in reader.objects(selector, "matchExpressions", _EXPRESSIONS)]
+    return tuple(expression for expression in read if expression is not None)
+
+
+def _label(reader: Reader, labels: Object, key: str) -> Expression | None:
+    """One pair of matchLabels; None, which excludes no pod, when it is not understood."""
+    value = labels[key]
+    if value.__class__ is str:
+        return Expression(key, "In", (value,))
+    reader.note(f"{_SELECTOR}.matchLabels[{key}]", value, "a text")
+    return None
+
+
+def _expression(reader: Reader, one: Object) -> Expression | None:
+    """One of matchExpressions; None, which excludes no pod, when it is not understood."""
+    own = Reader()
+    key = own.text(one, "key", f"{_EXPRESSIONS}.key")
+    operator = own.text(one, "operator", f"{_EXPRESSIONS}.operator")
+    values = own.texts(one, "values", f"{_EXPRESSIONS}.values")
+    if not key:
+        own.say(f"{_EXPRESSIONS}.key", "is missing")
+    if operator not in _VALUED | _BARE:
+        own.note(f"{_EXPRESSIONS}.operator", operator, "an operator of label selectors")
+    elif bool(values) != (operator in _VALUED):
+        own.note(f"{_EXPRESSIONS}.values", values, f"what {operator} takes")
+    for problem in own.problems:
+        reader.take(problem)
+    return None if own.problems else Expression(key, operator, values)
