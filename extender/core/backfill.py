@@ -80,11 +80,6 @@ class Backfill:
         self._able.clear()
         self._made_at = -1
 
-    def promise(self, key: GroupKey) -> float | None:
-        """When the group will have its places, at the latest, as far as that is foreseen."""
-        mark = self._plans.earmarks.get(key)
-        return None if mark is None else mark.at
-
     def able(self, entry: Entry, room: Room, now: float) -> bool:
         """True when the group could start if nothing else ran: else nothing is kept for it."""
         asked = self._plans.asking.asked(entry)
@@ -180,6 +175,7 @@ class Backfill:
         if plan is None:
             return None
         seconds = duration(self._world.need(entry.key))
+        old = self._plans.earmarks.get(entry.key)
         return Earmark(
             key=entry.key,
             name=_name(self._world, entry.key),
@@ -187,6 +183,7 @@ class Backfill:
             order=self._plans.asking.order_key(entry),
             asked=self._plans.asking.asked(entry),
             at=at,
+            since=old.since if old is not None and (old.at is None) == (at is None) else now,
             ends=None if at is None or seconds is None else at + seconds,
             plan=self._rows(plan),
         )

@@ -35,6 +35,8 @@ class Earmark:
     asked: Amounts
     #: when it can start; None when that cannot be foreseen: then it is drained for
     at: float | None
+    #: since when it has been promised to start, or drained for
+    since: float
     #: when it will have ended then, as it declares
     ends: float | None
     #: what its places take, by row of the node table
@@ -121,6 +123,15 @@ def _less(held: Row, request: Row) -> Row:
 FREE = Behind()
 
 
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A waiting group starts at this time at the latest, as long as what runs ends as declared."""
+
+    head: GroupKey
+    at: float
+    since: float
+
+
 class Earmarks:
     """All of them, those first that leave nothing to the others. At most one a group."""
 
@@ -136,6 +147,11 @@ class Earmarks:
     def get(self, key: GroupKey) -> Earmark | None:
         """The group's own."""
         return next((mark for mark in self._marks if mark.key == key), None)
+
+    def promise(self, key: GroupKey) -> Promise | None:
+        """What the group was promised; None when its start is not foreseen."""
+        mark = self.get(key)
+        return None if mark is None or mark.at is None else Promise(key, mark.at, mark.since)
 
     def replace(self, marks: Iterable[Earmark]) -> None:
         """These and no others."""

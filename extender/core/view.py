@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from extender.core.explain import of_member
+from extender.core.earmarks import Promise
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Slot
 from extender.core.planning import Entry
@@ -51,6 +52,10 @@ class View:
         """Why this group waits, or something of it; None when nothing does, or it was not looked at yet."""
         entry = self._entries.get(key)
         return self._vacancy.why(key) if entry is None else entry.refusal
+
+    def promise(self, key: GroupKey) -> Promise | None:
+        """When this group, the first that waits in its queue, starts; None when that is not foreseen."""
+        return self._plans.earmarks.promise(key)
 
     def vetoes(self, members: Iterable[Member]) -> dict[PodUid, str]:
         """For a release: members that must not be bound, with the reason (design 2, invariant 2)."""
