@@ -19,6 +19,7 @@ Priorities do not age: a group that rose above its priority would be preempted b
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable, Iterator, Mapping
 
@@ -196,13 +197,17 @@ class Backfill:
         departures = self.runs.foreseen(now, (*self._planned(now), *ends)) if ends else self._departures(now)
 
         def gone(number: int) -> Plan | None:
-            usage = self._usage.scratch()
-            for queue, amounts, count in departures.freed(number):
-                usage.book(queue, amounts, -count)
+            usage = self._later(self._world.queue_of(entry.key), departures, number)
             return self._try(entry, wish, earlier, room, departures, number, usage)
 
-        found = _first(departures.steps, gone)
-        return None if found is None else (float(departures.when[found[0] - 1]), found[1])
+        old = self._plans.earmarks.get(entry.key)
+        if not departures.steps and old is None:
+            return None
+        guess = None if old is None or old.at is None else departures.until(old.at)
+        found = _first([0, *departures.steps], gone, guess)
+        if found is None:
+            return None
+        return float(departures.when[found[0] - 1]) if found[0] else now, found[1]
 
     def _drain(self, entry: Entry, wish: Wish, earlier: list[Earmark], room: Room, now: float) -> Plan | None:
         """Its places on the emptiest nodes on which it could start; none on nodes if it waits for quota."""
@@ -234,6 +239,8 @@ class Backfill:
         """Its places when the first departures are gone and the heads before it have theirs."""
         there = room.copy()
         departures.give_back(there.free, number)
+        if earlier and usage is self._usage:
+            usage = usage.scratch()
         for mark in earlier:
             usage.book(mark.queue, mark.asked, 1)
             for row, request in mark.plan.items():
@@ -259,9 +266,7 @@ class Backfill:
             departures = self._departures(now)
             number = departures.until(mark.at)
             departures.give_back(free, number)
-            usage = self._usage.scratch()
-            for queue, amounts, count in departures.freed(number):
-                usage.book(queue, amounts, -count)
+            usage = self._later(mark.queue, departures, number)
         mark.held = {}
         for other in standing:
             for row, request in other.plan.items():
@@ -272,6 +277,19 @@ class Backfill:
             at = self._usage.tree.at(name)
             if at is not None and at.capability:
                 mark.quota[name] = self._needed(name, standing, usage)
+
+    def _later(self, queue: QueueName, departures: Departures, number: int) -> Usage:
+        """What will be used when the first departures are gone, as far as it limits the queue."""
+        tree = self._usage.tree
+        capped = {name for name in tree.path(queue) if (at := tree.at(name)) is not None and at.capability}
+        everywhere = bool(self._usage.grants.kept)
+        if not capped and not everywhere:
+            return self._usage
+        usage = self._usage.scratch()
+        for there, amounts, count in departures.freed(number):
+            if everywhere or not capped.isdisjoint(tree.path(there)):
+                usage.book(there, amounts, -count)
+        return usage
 
     def _needed(self, name: QueueName, standing: list[Earmark], later: Usage) -> Sums:
         """What heads will need of a queue beyond what is free of it now; below 0: there will be more."""
@@ -319,20 +337,30 @@ class Backfill:
         return rows
 
 
-def _first(steps: list[int], gone: Callable[[int], Plan | None]) -> tuple[int, Plan] | None:
-    """The first step at which there is a plan, if there is one at the last: room only grows."""
-    plan = gone(steps[-1]) if steps else None
-    if plan is None:
-        return None
+def _first(steps: list[int], gone: Callable[[int], Plan | None], guess: int | None = None) -> tuple[int, Plan] | None:
+    """The first step at which there is a plan, if there is one at the last: room only grows. A guess saves time."""
     low, high = 0, len(steps) - 1
+    best: Plan | None = None
+    if guess is not None:
+        near = min(bisect.bisect_left(steps, guess), high)
+        for at in (near, near - 1):
+            found = gone(steps[at]) if at >= 0 else None
+            if found is None:
+                low = at + 1
+                break
+            high, best = at, found
+    if best is None:
+        best = gone(steps[high]) if low <= high else None
+    if best is None:
+        return None
     while low < high:
         middle = (low + high) // 2
-        earlier = gone(steps[middle])
-        if earlier is None:
+        found = gone(steps[middle])
+        if found is None:
             low = middle + 1
         else:
-            high, plan = middle, earlier
-    return steps[high], plan
+            high, best = middle, found
+    return steps[high], best
 
 
 def _kept(mark: Earmark, now: float) -> object:

@@ -61,6 +61,39 @@ class Earmark:
         return Refusal(Reason.RESERVED_FOR_HEAD, tuple(detail))
 
 
+class Left:
+    """What some earmarks leave of a room, read again only when either has changed: most that ask are refused."""
+
+    def __init__(self) -> None:
+        self._for: tuple[Room, int, tuple[Earmark, ...]] | None = None
+        self._room: Room | None = None
+
+    def of(self, room: Room, marks: tuple[Earmark, ...]) -> Room | None:
+        """The room that is left; None when that is all."""
+        state = (room, room.changes, marks)
+        if self._for != state:
+            self._for, self._room = state, _narrowed(room, marks)
+        return self._room
+
+    def forget(self) -> None:
+        """An earmark has changed."""
+        self._for = None
+
+
+def _narrowed(room: Room, marks: Iterable[Earmark]) -> Room | None:
+    most: dict[int, Row] = {}
+    for mark in marks:
+        for row, held in mark.held.items():
+            most[row] = np.maximum(most[row], held) if row in most else np.maximum(held, 0)
+    taken = [(row, held) for row, held in most.items() if held.any()]
+    if not taken:
+        return None
+    left = room.copy()
+    for row, held in taken:
+        left.take(row, held)
+    return left
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Behind:
     """What binds one group that comes after others: their earmarks, but for those by whose time it ends."""
@@ -69,20 +102,11 @@ class Behind:
     #: those by whose time it ends, so that it gives back to them what it takes
     lenders: tuple[Earmark, ...] = ()
     seconds: int | None = None
+    left: Left = field(default_factory=lambda: Left())
 
-    def narrowed(self, room: Room, marks: Iterable[Earmark] | None = None) -> Room | None:
+    def narrowed(self, room: Room) -> Room | None:
         """The room that is left to it; None when that is all."""
-        most: dict[int, Row] = {}
-        for mark in self.marks if marks is None else marks:
-            for row, held in mark.held.items():
-                most[row] = np.maximum(most[row], held) if row in most else np.maximum(held, 0)
-        taken = [(row, held) for row, held in most.items() if held.any()]
-        if not taken:
-            return None
-        left = room.copy()
-        for row, held in taken:
-            left.take(row, held)
-        return left
+        return self.left.of(room, self.marks) if self.marks else None
 
     def knows(self, key: GroupKey) -> bool:
         """True when it is foreseen when this head starts, so that nothing more needs to be kept for it."""
@@ -97,7 +121,7 @@ class Behind:
     def refusal(self, fits: Callable[[Room], bool], room: Room) -> Refusal:
         """For one that would fit in the room: the first head that alone is reason enough, else the first of all."""
         for mark in self.marks:
-            left = self.narrowed(room, (mark,))
+            left = _narrowed(room, (mark,))
             if left is not None and not fits(left):
                 return mark.refusal(self.seconds)
         return self.marks[0].refusal(self.seconds)
@@ -111,6 +135,7 @@ class Behind:
             for name in queues:
                 if name in mark.quota:
                     add(mark.quota[name], asked.items(), -1)
+        self.left.forget()
 
 
 def _less(held: Row, request: Row) -> Row:
@@ -137,6 +162,7 @@ class Earmarks:
 
     def __init__(self) -> None:
         self._marks: list[Earmark] = []
+        self._left = Left()
 
     def __len__(self) -> int:
         return len(self._marks)
@@ -180,4 +206,4 @@ class Earmarks:
             (lenders if in_time else marks).append(mark)
         if not marks and not lenders:
             return FREE
-        return Behind(tuple(marks), tuple(lenders), seconds)
+        return Behind(tuple(marks), tuple(lenders), seconds, self._left)

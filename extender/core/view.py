@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from extender.core.explain import of_member
 from extender.core.earmarks import Promise
+from extender.core.explain import of_member
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Slot
 from extender.core.planning import Entry

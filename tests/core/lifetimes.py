@@ -62,7 +62,7 @@ class Cluster:
         while True:
             ends = [self.started[n] + j.runs for n, j in self.jobs.items() if self._runs(n) and j.runs is not None]
             due = [*ends, *(job.at for job in coming[:1]), self.now + self._step]
-            self.now = min(time for time in due if time > self.now or time in ends or coming and time == coming[0].at)
+            self.now = min(time for time in due if time > self.now or time in ends or (coming and time == coming[0].at))
             if self.now > until:
                 return
             for name in [n for n, j in self.jobs.items() if self._runs(n)]:

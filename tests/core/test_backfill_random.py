@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from extender.core.backfill import AGING_SECONDS
 from tests.builders import gpu_node, make_queue
 from tests.core.lifetimes import Cluster, Job
 
-MOST = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MOST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite

@@ -10,10 +10,10 @@ from extender.core import messages
 from extender.core.engine import Engine
 from extender.core.fairshare import divide
 from extender.core.ids import QUEUE_GATE, NodeName, QueueName
-from extender.core.model import Declared
+from extender.core.model import Declared, Pod
 from extender.core.quota import Tree, grants
 from extender.core.usage import Usage
-from tests.builders import GPU, gpu_node, group_key, make_pod, make_queue
+from tests.builders import GPU, bound, gpu_node, group_key, make_pod, make_queue
 from tests.perf.bench_placement import measure
 
 GATED = (QUEUE_GATE,)
@@ -57,6 +57,30 @@ def backlog(waiting: int, size: int) -> Engine:
     return engine
 
 
+def declared(engine: Engine, running: int) -> list[Pod]:
+    """So many pods that say when they end, on nodes that they fill, and a gang of each queue that waits."""
+    for number in range(5000):
+        engine.handle(messages.NodeSeen(gpu_node(f"node-{number:05}", 8)), 0.0)
+    pods = []
+    for number in range(running):
+        queue, says = QueueName(f"q{10 + number % 190}"), Declared(expected_duration=1000 + number % 3000)
+        pod = replace(make_pod(f"r{number}", {"cpu": 1000, GPU: 1}, queue=queue), declared=says)
+        pods.append(bound(pod, f"node-{number // 8:05}", 0.0))
+        engine.handle(messages.PodSeen(pods[-1]), 0.0)
+    for number in range(190):
+        for member in range(16):
+            pod = make_pod(f"h{number}-{member}", {GPU: 8}, group=f"head-{number}", queue=QueueName(f"q{10 + number}"))
+            engine.handle(messages.PodSeen(replace(pod, declared=Declared(16, 1000), gates=GATED)), 0.0)
+    engine.handle(messages.Tick(), 50.0)
+    return pods
+
+
+def end_one(engine: Engine, pods: list[Pod]) -> None:
+    """A pod has ended, so all that waits is looked at, and what the first ones are promised."""
+    engine.handle(messages.PodSeen(replace(pods.pop(), phase="Succeeded")), 100.0)
+    engine.handle(messages.Tick(), 100.0)
+
+
 def cycle(engine: Engine) -> None:
     """A node has changed, so all that waits is looked at."""
     engine.handle(messages.NodeGone(NodeName("node-00000")), 100.0)
@@ -82,6 +106,11 @@ def main() -> None:
     for size, say in ((1, "pods"), (4, "gangs of 4")):
         engine = backlog(10_000, size)
         measure(f"a cycle: 10,000 waiting {say} in 200 queues, 5000 nodes", partial(cycle, engine), 5)
+    engine = backlog(10_000, 1)
+    pods = declared(engine, 40_000)
+    measure(
+        "the same with 190 gangs at the head, of 40,000 pods that say when they end", partial(end_one, engine, pods), 20
+    )
     measure("a pod charged, three levels, with guarantees", lambda: usage.charge(key, None, request, 1), 1000)
 
 
