@@ -117,7 +117,7 @@ def test_room_that_the_head_cannot_use_is_open() -> None:
     zone = {"selector": (("zone", "a"),)}
     engine, _ = busy(gpu_node("n1", 6, {"zone": "a"}), constraints=zone)
     engine.see(gpu_node("n2", 3))
-    assert put(engine, *job("any", 1, None, 3)) == "n2"
+    assert put(engine, *job("any", 3)) == "n2"
 
 
 def test_the_rest_of_a_node_that_the_head_needs_in_part_is_open_in_other_resources() -> None:
