@@ -74,7 +74,7 @@ class Backfill:
         """Forget all heads."""
         self._heads = Claims()
         self._able.clear()
-        self._due = math.inf
+        self._made_at, self._due = -1, math.inf
 
     def cluster_changed(self) -> None:
         """Nodes or queues are others now."""

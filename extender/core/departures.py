@@ -112,13 +112,16 @@ class Runs:
 
     def doubt(self, key: GroupKey) -> None:
         """What the group declares may have changed."""
-        self._doubted[key] = None
+        if key in self._world.members or key in self._slots:
+            self._doubted[key] = None
+        else:  # it came and went, and nobody has read the table meanwhile
+            self._doubted.pop(key, None)
 
     def seen(self, before: Pod | None, pod: Pod | None) -> None:
         """A pod has changed."""
         for one in (before, pod):
             if one is not None and one.node is not None:
-                self._doubted[one.group] = None
+                self.doubt(one.group)
 
     def doubt_node(self, name: NodeName) -> None:
         """This node came, changed or went."""
