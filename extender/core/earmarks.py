@@ -11,7 +11,7 @@ A group that is drained for has no such time: its plan's places are kept from al
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -50,6 +50,18 @@ class Earmark:
         if self.at is None or at is None:
             return self.at is None
         return self.at <= at and (self.ends is None or self.ends > at)
+
+    def without(self, others: Iterable[Earmark]) -> Earmark:
+        """The same, if these had no earmark."""
+        held, quota = dict(self.held), {name: dict(sums) for name, sums in self.quota.items()}
+        for other in others:
+            if other.stands_at(self.at):
+                for row, request in other.plan.items():
+                    if row in held:
+                        held[row] = _less(held[row], request)
+                for sums in (quota[name] for name in other.quota if name in quota):
+                    add(sums, other.asked, -1)
+        return replace(self, held=held, quota=quota)
 
     def refusal(self, seconds: int | None) -> Refusal:
         """For one that declares so many seconds, and would fit but for this."""
@@ -185,9 +197,11 @@ class Earmarks:
 
     def drop(self, key: GroupKey) -> bool:
         """Nothing is kept for the group any more; True when something was."""
-        before = len(self._marks)
-        self._marks = [mark for mark in self._marks if mark.key != key]
-        return len(self._marks) < before
+        own = self.get(key)
+        if own is None:
+            return False
+        self._marks = [mark.without((own,)) for mark in self._marks if mark is not own]
+        return True
 
     def before(self, key: GroupKey, passes: Callable[[Earmark], bool]) -> Iterator[Earmark]:
         """Those of groups that come before this one."""
@@ -206,4 +220,7 @@ class Earmarks:
             (lenders if in_time else marks).append(mark)
         if not marks and not lenders:
             return FREE
+        if self.get(key) is not None:  # heads that come after this one leave it what is kept for them, and so does it
+            after = [mark for mark in self._marks if mark not in marks and mark not in lenders]
+            marks = [mark.without(after) for mark in marks]
         return Behind(tuple(marks), tuple(lenders), seconds, self._left)
