@@ -71,7 +71,7 @@ class Allowance:
         waiting = [
             claim
             for queue, claim in self.claims
-            if queue != self.queue and not self.behind.knows(claim.key) and owns(self.usage, queue, claim.asked)
+            if queue != self.queue and claim.key not in self.behind.foreseen and owns(self.usage, queue, claim.asked)
         ]
         if not waiting:
             return None

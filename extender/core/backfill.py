@@ -29,7 +29,7 @@ from extender.core import ordering, planning
 from extender.core.allowance import Allowance
 from extender.core.claims import Claim, Claims
 from extender.core.departures import Departures, Leave, Runs, duration
-from extender.core.earmarks import Earmark
+from extender.core.earmarks import Behind, Earmark
 from extender.core.ids import GroupKey, NodeName, QueueName
 from extender.core.planning import Entry, Plan, Wish
 from extender.core.plans import Plans
@@ -245,7 +245,9 @@ class Backfill:
             usage.book(mark.queue, mark.asked, 1)
             for row, request in mark.plan.items():
                 there.take(row, request)
-        outcome = planning.fulfil(wish, there, Allowance(usage, self._world.queue_of(entry.key), there))
+        behind = Behind(foreseen=frozenset(mark.key for mark in earlier if mark.at is not None))
+        queue, claims = self._world.queue_of(entry.key), self._plans.claims
+        outcome = planning.fulfil(wish, there, Allowance(usage, queue, there, claims, behind))
         return outcome if isinstance(outcome, Plan) else None
 
     def _put(self, marks: list[Earmark], room: Room, now: float) -> None:

@@ -114,15 +114,13 @@ class Behind:
     #: those by whose time it ends, so that it gives back to them what it takes
     lenders: tuple[Earmark, ...] = ()
     seconds: int | None = None
+    #: heads of which it is foreseen when they start, so that nothing more needs to be kept for them
+    foreseen: frozenset[GroupKey] = frozenset()
     left: Left = field(default_factory=lambda: Left())
 
     def narrowed(self, room: Room) -> Room | None:
         """The room that is left to it; None when that is all."""
         return self.left.of(room, self.marks) if self.marks else None
-
-    def knows(self, key: GroupKey) -> bool:
-        """True when it is foreseen when this head starts, so that nothing more needs to be kept for it."""
-        return any(mark.key == key and mark.at is not None for mark in (*self.marks, *self.lenders))
 
     def kept(self, queue: QueueName) -> Iterator[tuple[Earmark, Mapping[str, int]]]:
         """What heads will need of a queue's capability, for each."""
@@ -223,4 +221,5 @@ class Earmarks:
         if self.get(key) is not None:  # heads that come after this one leave it what is kept for them, and so does it
             after = [mark for mark in self._marks if mark not in marks and mark not in lenders]
             marks = [mark.without(after) for mark in marks]
-        return Behind(tuple(marks), tuple(lenders), seconds, self._left)
+        foreseen = frozenset(mark.key for mark in (*marks, *lenders) if mark.at is not None)
+        return Behind(tuple(marks), tuple(lenders), seconds, foreseen, self._left)

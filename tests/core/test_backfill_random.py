@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from extender.core.backfill import AGING_SECONDS
 from tests.builders import gpu_node, make_queue
 from tests.core.lifetimes import Cluster, Job
 
+pytestmark = pytest.mark.timeout(120)
 MOST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -130,3 +133,35 @@ def test_who_ends_in_time_passes(sizes: list[tuple[int, str]], made: list[Job]) 
             assert not (fits(job, free, zones) and until is not None and ends <= until), f"{job.name} might run"
 
     Cluster(nodes_of(sizes), [make_queue("q0")]).play(made, 10_000, look)
+
+
+@settings(MOST, max_examples=25)
+@given(
+    NODES,
+    st.integers(1, 4),
+    st.lists(st.tuples(st.integers(1, 2), st.integers(20, 700)), min_size=4, max_size=8),
+    st.integers(0, 1),
+)
+def test_what_fits_an_empty_cluster_starts_under_any_stream_of_small_jobs(
+    sizes: list[tuple[int, str]], gpus: int, small: list[tuple[int, int]], queue: int
+) -> None:
+    """Nobody says how long he runs. The stream refills the cluster as fast as it empties, in two queues."""
+    room = sum(size // gpus for size, _ in sizes)
+    if not room:
+        return
+    large = Job("large", 30, room, gpus, 10, None, queue=f"q{queue}")
+    longest, total = max(runs for _, runs in small), sum(size for size, _ in sizes)
+    bound = large.at + AGING_SECONDS
+    window = AGING_SECONDS
+    while window < longest:
+        bound, window = bound + 2 * window, 2 * window
+    bound += longest
+    stream = [
+        Job(
+            f"s{number:05}", at, 1, small[number % len(small)][0], small[number % len(small)][1], None, f"q{number % 2}"
+        )
+        for number, at in enumerate(range(0, int(bound), max(20, longest // total)))
+    ]
+    cluster = Cluster(nodes_of(sizes), [make_queue("q0"), make_queue("q1")], step=50)
+    cluster.play([large, *stream], bound + 100)
+    assert cluster.started["large"] <= bound + 50
