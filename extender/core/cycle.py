@@ -25,8 +25,8 @@ from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
 from extender.core.reasons import Reason, Refusal
 from extender.core.repair import Repair
-from extender.core.resources import add
 from extender.core.snapshot import Room, Snapshot
+from extender.core.stale import Stale
 from extender.core.usage import Usage
 from extender.core.vacancy import Vacancy
 from extender.core.visibility import Visibility
@@ -60,11 +60,13 @@ class Cycle:
         self.usage = Usage(world.queue_of)
         self.plans = plans.Plans(world, self.usage)
         self.asking = self.plans.asking
+        self._order = ordering.Turns[Entry](self.usage, {}, self.asking.asked)
         self.backfill = Backfill(world, self.plans, self.usage, self.entries)
         self.opening = OpenList()
         self.statements = queue_stating.Statements()
         self.wholes = Wholes(world, self.plans.under_way)
         self.repair = Repair(world, self.plans, self.wholes)
+        self.stale = Stale(world, self.plans, self.usage, self.wholes)
         self.vacancy = Vacancy(world, self.usage)
         self.visibility = Visibility(world, self.usage, self.plans.ledger)
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
@@ -91,6 +93,7 @@ class Cycle:
         self.usage.take_moved()
         self.repair.reset()
         self.backfill.reset()
+        self.stale.reset()
         self.vacancy.reset()
         self.backlog = Backlog()
         self.opening.restart()
@@ -135,6 +138,11 @@ class Cycle:
         self.cluster_changed()
         self.vacancy.doubt()
 
+    def namespace_changed(self, name: str) -> None:
+        """Its groups may be in another queue."""
+        self.usage.settle_namespace(name)
+        self.vacancy.doubt()
+
     def follow_queues(self) -> None:
         """2. usage: count for the queues as they are now, with the guarantees that the cluster can keep."""
         if not self._unsettled:
@@ -145,10 +153,11 @@ class Cycle:
         self.usage.follow(tree, quota.grants(tree, self.totals))
 
     def _repair(self, now: float) -> None:
-        """Undo what another scheduler's binding at the same time as ours has done; see wholes through."""
-        for eviction in (*self.wholes.look(now), *self.repair.look(now)):
+        """Undo what another scheduler's binding at the same time as ours has done; end what is hurt for too long."""
+        for eviction in (*self.wholes.look(now), *self.repair.look(now), *self.stale.look(now)):
             self.effects.append(eviction)
-            self.dirty[self.world.pods[eviction.uid].group] = None
+            if isinstance(eviction, messages.Evict):
+                self.dirty[self.world.pods[eviction.uid].group] = None
 
     def ring(self, now: float) -> None:
         """Groups whose time has come are to be looked at."""
@@ -168,15 +177,11 @@ class Cycle:
             self.refuse(entry, Refusal(Reason.QUEUED), now)
 
     def _shared(self) -> quota.Sums:
-        """What all queues have together: free, or used by them."""
-        shared = self.plans.free()
-        for root in self.usage.tree.roots:
-            add(shared, self.usage.of(root).items())
-        return shared
+        return self.usage.shared(self.plans.free())
 
     def _turns(self) -> Iterator[Entry]:
         """First those who ask for nothing: they may only free room, and would hide what their queues ask for."""
-        asking = ordering.Turns(self.usage, self.totals, self.asking.asked)
+        asking = self._order = ordering.Turns(self.usage, self.totals, self.asking.asked)
         others: list[Entry] = []
         for entry in [self.entries[key] for key in self.dirty if key in self.entries]:
             if self.asking.asks(entry):
@@ -190,6 +195,7 @@ class Cycle:
         if entry.key not in self.world.members:
             self._forget_group(entry, now)
             return
+        self._count_members(entry, now)
         if self.plans.lingers(entry) or now < entry.retry_at:
             self._postpone(entry, now)
             return
@@ -207,8 +213,6 @@ class Cycle:
             return  # it waits as before, without a plan, and for the same
         refusal = known or self.plans.make(entry, room, now)
         self.grown |= self.plans.take_freed()
-        need = self.world.need(entry.key)
-        entry.running = isinstance(need, Need) and satisfied(need, self.world.tallies[entry.key])
         if refusal is None:
             self._admitted(entry, now)
         else:
@@ -223,6 +227,15 @@ class Cycle:
                 self._claims_nothing(entry.key)
             self._look_again(entry, now)
         self._state(entry, now)
+
+    def _count_members(self, entry: Entry, now: float) -> None:
+        need, tally = self.world.need(entry.key), self.world.tallies[entry.key]
+        entry.running = tally.started and isinstance(need, Need) and satisfied(need, tally)
+        entry.started |= entry.running
+        if entry.started and not entry.running:
+            self.stale.note(entry.key, now)
+        else:
+            self.stale.forget(entry.key)
 
     def _claim(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> None:
         """The first of a queue's groups that waits for room that the queue owns holds it back from who would borrow."""
@@ -301,6 +314,8 @@ class Cycle:
         if any(r.expected for r in self.plans.ledger.of_group(entry.key).values()):
             self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
         self.lead(entry, now)
+        if self.asking.asks(entry):  # what is above its minimum has a turn of its own
+            self._order.again(self.world.queue_of(entry.key), self.asking.order_key(entry), entry)
 
     def refuse(self, entry: Entry, refusal: Refusal, now: float, keep: bool = False) -> None:
         """The group waits. Its plan is given up, unless it can start and only more members wait (`keep`)."""
@@ -350,6 +365,7 @@ class Cycle:
     def _forget_group(self, entry: Entry, now: float) -> None:
         self.give_up(entry)
         self.vacancy.emptied(entry, now)
+        self.stale.forget(entry.key)
         self._claims_nothing(entry.key)
         self.backlog.put(entry.key, None)
         self.entries.pop(entry.key, None)
@@ -370,8 +386,10 @@ class Cycle:
         """The group's record, made when it is new."""
         entry = self.entries.get(key)
         if entry is None:
-            stated = self.vacancy.filled(key)
-            entry = self.entries[key] = Entry(key, arrival=created, changed_at=now, stated=stated)
+            stated, tally = self.vacancy.filled(key), self.world.tallies.get(key)
+            started = tally is not None and tally.count(Standing.BOUND) > 0
+            entry = Entry(key, arrival=created, changed_at=now, stated=stated, started=started)
+            self.entries[key] = entry
         entry.arrival = min(entry.arrival, created)
         return entry
 

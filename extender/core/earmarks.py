@@ -122,6 +122,10 @@ class Behind:
         """The room that is left to it; None when that is all."""
         return self.left.of(room, self.marks) if self.marks else None
 
+    def aside(self) -> Behind:
+        """The same for a trial: nothing is given back for what is not taken."""
+        return replace(self, lenders=())
+
     def kept(self, queue: QueueName) -> Iterator[tuple[Earmark, Mapping[str, int]]]:
         """What heads will need of a queue's capability, for each."""
         for mark in self.marks:

@@ -267,7 +267,7 @@ class Engine:
         if (managed := name in self.world.managed) != before:
             for charge in changes.foreign_charges(self.world.pods.values(), name):
                 self.usage.charge(*charge, 1 if managed else -1)
-        self.usage.settle_namespace(name)
+        self._cycle.namespace_changed(name)
 
     # --- calls and results ----------------------------------------------------------------------
 

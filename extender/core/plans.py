@@ -56,6 +56,8 @@ class Plans:
     def make(self, entry: Entry, room: Room, now: float) -> Refusal | None:
         """Give the group what it wants of the room; the refusal that remains, if any.
 
+        One that starts is given its minimum alone; for what it wants beyond that it has another turn.
+
         Members that cannot be placed beside those planned before may still fit all together elsewhere: as
         long as none of the planned ones is held at the gate, the whole plan is made anew.
         """
@@ -63,7 +65,7 @@ class Plans:
         if not isinstance(wish, Wish):
             return wish
         before = self._free(entry, room, expected_only=True)
-        outcome = self._fulfil(entry, wish, room, now)
+        outcome = planning.begin(wish, room, self._allowance(entry, room, now))
         if isinstance(outcome, Refusal):
             self._freed |= bool(before)
             return self.remake(entry, room, now) if self.movable(entry) else outcome
@@ -117,8 +119,11 @@ class Plans:
         return self._usage.tree.refusal(self._world.queue_of(entry.key), entry.key.namespace) or wish
 
     def _fulfil(self, entry: Entry, wish: Wish, room: Room, now: float) -> Plan | Refusal:
+        return planning.fulfil(wish, room, self._allowance(entry, room, now))
+
+    def _allowance(self, entry: Entry, room: Room, now: float) -> Allowance:
         queue, behind = self._world.queue_of(entry.key), self._behind(entry, now)
-        return planning.fulfil(wish, room, Allowance(self._usage, queue, room, self.claims, behind))
+        return Allowance(self._usage, queue, room, self.claims, behind)
 
     def before(self, entry: Entry) -> Iterator[Earmark]:
         """Earmarks of heads that come before this group."""
@@ -224,6 +229,11 @@ class Plans:
         if self.ledger.of_group(key) or self.ledger.lingers(key):
             return True
         return any(hold.group == key for hold in self.holds.values())
+
+    def on_their_way(self, key: GroupKey) -> bool:
+        """The same, but for room that is only kept for members that do not exist."""
+        plan = self.ledger.of_group(key)
+        return self.under_way(key) and not (plan and all(r.expected for r in plan.values()))
 
     def claim(self, pod: Pod) -> bool:
         """Let a new member take the room kept for an expected one of its task and shape."""

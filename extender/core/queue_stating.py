@@ -70,13 +70,13 @@ class Statements:
         for gone in self._not_before.keys() - queues.keys():
             del self._not_before[gone]
             self._asked.pop(gone, None)
-        shares = fairshare.divide(usage.tree, usage.grants, shared(), _wanted(usage, backlog))
+        shares = shares_of(usage, backlog, shared())
         writes: list[StateQueue] = []
         for queue in ours:
             if now < self._not_before.get(queue.name, now) or len(writes) >= WRITES_A_LOOK:
                 continue
             known = self._known(queue)
-            status = _status(queue, usage, backlog, shares.get(queue.name, {}), known, now)
+            status = status_of(queue, usage, backlog, shares.get(queue.name, {}), known, now)
             if status != known:
                 self._asked[queue.name] = (status, queue.uid, queue.status)
                 self._not_before[queue.name] = now + WRITE_SECONDS
@@ -87,6 +87,11 @@ class Statements:
     def _known(self, queue: Queue) -> QueueStatus:
         asked, *of = self._asked.get(queue.name, (queue.status, queue.uid, queue.status))
         return asked if of == [queue.uid, queue.status] else queue.status
+
+
+def shares_of(usage: Usage, backlog: Backlog, shared: Sums) -> dict[QueueName, Sums]:
+    """The fair share of every queue, by resource. `shared` is what all queues have together."""
+    return fairshare.divide(usage.tree, usage.grants, shared, _wanted(usage, backlog))
 
 
 def _wanted(usage: Usage, backlog: Backlog) -> dict[QueueName, Sums]:
@@ -102,9 +107,10 @@ def _wanted(usage: Usage, backlog: Backlog) -> dict[QueueName, Sums]:
     return wanted
 
 
-def _status(
+def status_of(
     queue: Queue, usage: Usage, backlog: Backlog, share: Mapping[str, int], known: QueueStatus, now: float
 ) -> QueueStatus:
+    """What there is to say of a queue of the tree; `known` is what was said last, of which times are kept."""
     at, used = usage.tree.at(queue.name), usage.of(queue.name)
     assert at is not None
     return QueueStatus(

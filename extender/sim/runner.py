@@ -65,7 +65,7 @@ class Run:
         cluster.api.create("Namespace", {"apiVersion": "v1", "metadata": {"name": "default"}})
         for node in scenario.nodes:
             cluster.add_node(node)
-        for queue in scenario.queues:
+        for queue in objects.queues(scenario):
             cluster.attempt(f"queue {queue.name}", "Queue", objects.queue(queue, scenario.settings))
         for topology in objects.topologies(scenario.groups):
             cluster.api.create("Topology", topology)

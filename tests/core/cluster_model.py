@@ -15,6 +15,7 @@ from extender.core.engine import Engine
 from extender.core.ids import QUEUE_GATE, GroupKey, NodeName, PodUid, QueueName, Source
 from extender.core.membership import Need, Standing, satisfied, standing
 from extender.core.model import Group, Hold, Node, Pod, Queue
+from extender.core.reasons import Ground
 from extender.core.view import Member
 from extender.core.world import World
 from tests import builders
@@ -147,16 +148,23 @@ class Cluster:
                 assert most is None or not gpus or used + gpus <= most, f"{name} has no quota for it"
 
     def _check_evictions(self, evictions: list[messages.Evict]) -> None:
-        """Only pods of ours that somebody replaces go, for a race only, and no group is left with some but too few."""
+        """Pods of ours go, once, for a race or with a gang that is hurt, and no group is left with some but too few."""
         world = self.engine.world
         for effect in evictions:
-            pod, node = world.pods[effect.uid], NodeName(str(dict(effect.detail)["node"]))
+            pod = world.pods[effect.uid]
             assert pod.ours, f"{pod.name} is not ours"
             assert pod.bound, f"{pod.name} is evicted and not bound"
-            assert pod.owner is not None, f"{pod.name} has no controller"
             assert pod.uid not in self.evicting, f"{pod.name} is evicted twice"
-            assert node in self.raced or node in self.excused, f"{pod.name} is evicted for {node}, where nobody raced"
+            if effect.ground is Ground.STALE:
+                self._check_hurt(pod.group)
+            else:
+                node = NodeName(str(dict(effect.detail)["node"]))
+                assert pod.owner is not None, f"{pod.name} has no controller"
+                assert node in self.raced or node in self.excused, f"{pod.name} goes for {node}, where nobody raced"
         self.evicting |= {effect.uid for effect in evictions}
+        for key in {world.pods[effect.uid].group for effect in evictions if effect.ground is Ground.STALE}:
+            left = [pod.name for pod in world.members[key].values() if pod.bound and pod.uid not in self.evicting]
+            assert not left, f"{key} does not go whole: {left} stay"
         for key in {world.pods[effect.uid].group for effect in evictions}:
             bound = [pod for pod in world.members[key].values() if pod.bound]
             going = [pod for pod in bound if pod.uid in self.evicting]
@@ -164,6 +172,12 @@ class Cluster:
                 self.going[key] = frozenset(pod.uid for pod in going)
             else:
                 self._check_spared(key, going)
+
+    def _check_hurt(self, key: GroupKey) -> None:
+        need = self.engine.world.need(key)
+        assert not key.lone
+        assert isinstance(need, Need), f"nobody knows how many {key} needs"
+        assert not satisfied(need, self.engine.world.tallies[key]), f"{key} has its minimum"
 
     def _check_spared(self, key: GroupKey, going: list[Pod]) -> None:
         rest = World()

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from extender.core import messages, planning
 from extender.core.allowance import Allowance
 from extender.core.feasibility import Feasibility
-from extender.core.ids import QUEUE_GATE, NodeName
+from extender.core.ids import QUEUE_GATE, NodeName, Source
 from extender.core.ledger import Ledger
 from extender.core.membership import Standing, standing
 from extender.core.model import Owner, Pod
@@ -49,14 +49,16 @@ class Machine(RuleBasedStateMachine):
         sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4),
         rack=st.booleans(),
         owned=st.sampled_from((0, 3, 6)),
+        stale=st.sampled_from((None, 0, 5)),
         visible=st.booleans(),
     )
-    def begin(self, nominating: bool, sizes: list[int], rack: bool, owned: int, visible: bool) -> None:
+    def begin(
+        self, nominating: bool, sizes: list[int], rack: bool, owned: int, stale: int | None, visible: bool
+    ) -> None:
         above = engine_driver.BY_NOMINATION if nominating else engine_driver.BY_LIST
         self.cluster = Cluster(above)
-        self.cluster.show(
-            builders.make_queue("left", deserved=((builders.GPU, owned),) if owned else (), visible=visible)
-        )
+        deserved = ((builders.GPU, owned),) if owned else ()
+        self.cluster.show(builders.make_queue("left", deserved=deserved, stale=stale, visible=visible))
         self.cluster.show(builders.make_queue("right", visible=visible))
         for name, gpus in zip(NODES, sizes, strict=False):
             labels = {"rack": f"r{int(name[1:]) % 2}"} if rack else {}
@@ -432,6 +434,10 @@ def statements(cluster: Cluster) -> None:
     """What a group's object says is so."""
     for key, group in cluster.engine.world.groups.items():
         entry = cluster.engine.entries.get(key)
+        if key not in cluster.engine.world.members and key.source is Source.MUSTER:
+            why = cluster.engine.view.why(key)
+            assert why is not None
+            assert (group.phase, group.stated_reason) == ("Pending", why.reason.value)
         if entry is None or (entry.refusal is None and not entry.running):
             continue
         reason = entry.refusal.reason.value if entry.refusal else ""
