@@ -27,7 +27,7 @@ def later(name: str, seconds: int | None, cpu: int = 1, **fields: str) -> str:
     declared = "" if seconds is None else f", declared_runtime: {seconds}"
     more = "".join(f", {key}: {value}" for key, value in fields.items())
     return (
-        f"  - {{name: {name}, minMember: 1, at: 20, runtime: 400{declared}{more},\n"
+        f"  - {{name: {name}, minMember: 1, at: 20, runtime: {seconds or 400}{declared}{more},\n"
         f"     tasks: [{{name: w, replicas: 1, requests: {{cpu: {cpu}}}}}]}}\n"
     )
 
@@ -35,14 +35,12 @@ def later(name: str, seconds: int | None, cpu: int = 1, **fields: str) -> str:
 @pytest.mark.parametrize("queue", ["a", "b"])
 def test_tasks_on_several_nodes_are_waited_for_by_all_queues(queue: str) -> None:
     """At 100 the head takes n1 and n2 but for one core; n3 has another one beside."""
-    groups = (
-        later("any", None, 2, queue=queue) + later("quick", 80, 2, queue=queue) + later("beside", None, 1, queue=queue)
-    )
+    groups = later("any", None, 2, queue=queue) + later("quick", 80, queue=queue) + later("beside", None, queue=queue)
     assert (
         scenes.short(
             TWO_RACKS + groups,
-            "{check: bound, group: quick, count: 1, by: 20, until: 90}",
-            "{check: bound, group: beside, count: 1, by: 20, until: 90}",
+            "{check: bound, group: quick, count: 1, by: 20, until: 100}",
+            "{check: bound, group: beside, count: 1, by: 20, until: 100}",
             "{check: bound, group: any, count: 0, until: 100}",
             "{check: reason, group: any, code: ReservedForHead, mentions: [head], at: 50}",
             "{check: bound, group: head, count: 3, by: 100, until: 145}",
