@@ -8,97 +8,21 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
-import socket
 import ssl
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from e2e import answers, objects, waiting
 from e2e import kube as kube_module
-from e2e import objects, waiting
-from e2e.cluster import base, manifests, muster, process
+from e2e.cluster import base, muster
 from e2e.scenes import SOON, Scene
 
 API = "/apis/visibility.muster.dev/v1alpha1"
 WORKLOADS, QUEUES = "workloads.visibility.muster.dev", "queues.visibility.muster.dev"
-SERVICE = "muster-answers.muster-system.svc"
-REGISTERED = "v1alpha1.visibility.muster.dev"
-FOLDER = manifests.ROOT / "manifests" / "answers"
 MakeNodes = Callable[..., list[str]]
 Object = dict[str, Any]
-
-
-class Server:
-    """Where one extender serves its answers, as the cluster knows it."""
-
-    def __init__(self, cluster: base.Cluster) -> None:
-        self.cluster = cluster
-        self.host, self.port = own_address(), process.free_port()
-        self.cert, self.key = cluster.key_pair(SERVICE)
-
-    @property
-    def arguments(self) -> dict[str, list[str]]:
-        """What its extender is told."""
-        files = [f"--answers-cert={self.cert}", f"--answers-key={self.key}"]
-        return {"extender": [f"--answers-listen={self.host}:{self.port}", *files]}
-
-    @contextlib.contextmanager
-    def known(self, name: str) -> Iterator[None]:
-        """In the block a pod as the Deployment makes them stands for our processes, on a node that is nobody's."""
-        api = self.cluster.kube
-        deployment = api.get("deployments.apps", "muster", manifests.NAMESPACE)
-        template = deployment["spec"]["template"]
-        for container in template["spec"]["containers"]:
-            for port in container.get("ports", []):
-                port |= {"containerPort": self.port} if port["name"] == "answers" else {}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {**template["metadata"], "name": name}}
-        pod["metadata"]["namespace"] = manifests.NAMESPACE
-        pod["spec"] = template["spec"] | {"nodeName": name}
-        api.create(objects.node(name, 0, kwok=False))
-        try:
-            api.create(pod)
-            ready = [{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady", "PodScheduled")]
-            status = {"phase": "Running", "podIP": self.host, "podIPs": [{"ip": self.host}], "conditions": ready}
-            api.patch("pods", name, {"status": status}, manifests.NAMESPACE, subresource="status")
-            yield
-        finally:
-            api.delete("pods", name, manifests.NAMESPACE, grace=0)
-            api.delete("nodes", name)
-
-
-def own_address() -> str:
-    """An address of this machine that is not the loopback's: endpoints may not have that. Nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("203.0.113.1", 9))
-        return str(probe.getsockname()[0])
-
-
-@pytest.fixture(scope="module")
-def server(cluster: base.Cluster) -> Server:
-    return Server(cluster)
-
-
-@pytest.fixture(scope="module")
-def answering(
-    cluster: base.Cluster, installed: manifests.Manifests, _replica: muster.Replica, server: Server
-) -> Iterator[muster.Replica]:
-    """A replica for this file, instead of that of the run, with its answers registered as a user registers them."""
-    _replica.stop()
-    options = muster.ReplicaOptions(arguments=server.arguments)
-    with muster.Replica(cluster, installed, options) as replica, server.known("answers-first"):
-        replica.wait_active()
-        environment = {"KUBECTL": cluster.binaries.path("kubectl"), "KUBECONFIG": str(cluster.kubeconfig)}
-        try:
-            subprocess.run(
-                [str(FOLDER / "install.sh"), str(server.cert), str(server.key)],
-                env=os.environ | environment, check=True, timeout=240,
-            )  # fmt: skip
-            yield replica
-        finally:
-            cluster.kube.delete("apiservices.apiregistration.k8s.io", REGISTERED)
 
 
 @pytest.fixture
@@ -284,7 +208,9 @@ def code_of(api: kube_module.Kube, path: str) -> int:
     return 200
 
 
-def test_who_does_not_come_through_the_api_server_is_refused_whatever_it_says(scene: Scene, server: Server) -> None:
+def test_who_does_not_come_through_the_api_server_is_refused_whatever_it_says(
+    scene: Scene, server: answers.Server
+) -> None:
     headers = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
     for path in (f"{API}/workloads", f"{API}/queues", API, "/apis", "/metrics", "/filter"):
         status, body = directly(server, path, headers)
@@ -292,7 +218,7 @@ def test_who_does_not_come_through_the_api_server_is_refused_whatever_it_says(sc
     assert directly(server, "/healthz", {}) == (200, "ok")
 
 
-def directly(server: Server, path: str, headers: dict[str, str]) -> tuple[int, str]:
+def directly(server: answers.Server, path: str, headers: dict[str, str]) -> tuple[int, str]:
     """One call past the API server, without a certificate."""
     context = ssl.create_default_context(cafile=str(server.cert))
     context.check_hostname = False
@@ -309,7 +235,7 @@ def directly(server: Server, path: str, headers: dict[str, str]) -> tuple[int, s
 def test_with_two_replicas_every_call_of_kubectl_is_answered(
     scene: Scene, cluster: base.Cluster, start_replica: Callable[..., muster.Replica]
 ) -> None:
-    other = Server(cluster)
+    other = answers.Server(cluster)
     second = start_replica(hostname="answers-second", arguments=other.arguments)
     scene.pod("p")
     wait_answer(scene, "pod:p", phase="Pending")
@@ -350,7 +276,7 @@ def failed_discovery(condition: Object) -> bool:
 
 def wait_registered(kube: kube_module.Kube, status: str) -> None:
     waiting.wait_for(
-        lambda: kube.get("apiservices.apiregistration.k8s.io", REGISTERED)["status"]["conditions"],
+        lambda: kube.get("apiservices.apiregistration.k8s.io", answers.REGISTERED)["status"]["conditions"],
         60,
         f"available is {status}",
         until=lambda found: [one for one in found if (one["type"], one["status"]) == ("Available", status)],

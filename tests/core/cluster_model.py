@@ -175,7 +175,6 @@ class Cluster:
 
     def _check_hurt(self, key: GroupKey) -> None:
         need = self.engine.world.need(key)
-        assert not key.lone
         assert isinstance(need, Need), f"nobody knows how many {key} needs"
         assert not satisfied(need, self.engine.world.tallies[key]), f"{key} has its minimum"
 
