@@ -74,22 +74,24 @@ class Earmark:
 
 
 class Left:
-    """What some earmarks leave of a room, read again only when either has changed: most that ask are refused."""
+    """What earmarks leave of a room, worked out again only when either has changed: most that ask are refused."""
 
     def __init__(self) -> None:
-        self._for: tuple[Room, int, tuple[Earmark, ...]] | None = None
-        self._room: Room | None = None
+        self._state: tuple[Room, int] | None = None
+        self._rooms: dict[tuple[Earmark, ...], Room | None] = {}
 
     def of(self, room: Room, marks: tuple[Earmark, ...]) -> Room | None:
-        """The room that is left; None when that is all."""
-        state = (room, room.changes, marks)
-        if self._for != state:
-            self._for, self._room = state, _narrowed(room, marks)
-        return self._room
+        """The room that is left by these; None when that is all."""
+        if self._state != (room, room.changes):
+            self._state = (room, room.changes)
+            self._rooms.clear()
+        if marks not in self._rooms:
+            self._rooms[marks] = _narrowed(room, marks)
+        return self._rooms[marks]
 
     def forget(self) -> None:
         """An earmark has changed."""
-        self._for = None
+        self._rooms.clear()
 
 
 def _narrowed(room: Room, marks: Iterable[Earmark]) -> Room | None:
@@ -135,7 +137,7 @@ class Behind:
     def refusal(self, fits: Callable[[Room], bool], room: Room) -> Refusal:
         """For one that would fit in the room: the first head that alone is reason enough, else the first of all."""
         for mark in self.marks:
-            left = _narrowed(room, (mark,))
+            left = self.left.of(room, (mark,))
             if left is not None and not fits(left):
                 return mark.refusal(self.seconds)
         return self.marks[0].refusal(self.seconds)
@@ -196,6 +198,7 @@ class Earmarks:
     def replace(self, marks: Iterable[Earmark]) -> None:
         """These and no others."""
         self._marks = list(marks)
+        self._left.forget()
 
     def drop(self, key: GroupKey) -> bool:
         """Nothing is kept for the group any more; True when something was."""
