@@ -194,7 +194,7 @@ class Backfill:
     ) -> tuple[float, Plan] | None:
         """The earliest time at which the group has its places, and which."""
         ends = [leave for mark in earlier for leave in self._ends_of(mark)]
-        departures = self.runs.foreseen(now, (*self._planned(now), *ends)) if ends else self._departures(now)
+        departures = self.runs.with_others(self._departures(now), ends)
 
         def gone(number: int) -> Plan | None:
             usage = self._later(self._world.queue_of(entry.key), departures, number)
@@ -267,7 +267,7 @@ class Backfill:
         if mark.at is not None:
             departures = self._departures(now)
             number = departures.until(mark.at)
-            departures.give_back(free, number)
+            free = departures.given_back(number, room.free, (row for other in standing for row in other.plan))
             usage = self._later(mark.queue, departures, number)
         mark.held = {}
         for other in standing:

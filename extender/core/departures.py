@@ -85,6 +85,15 @@ class Departures:
         width = min(free.shape[1], self.requests.shape[1])
         np.add.at(free[:, :width], self.rows[:number], self.requests[:number, :width])
 
+    def given_back(self, number: int, free: Matrix, only: Iterable[int]) -> Matrix:
+        """What the first ones give back on these rows, in an array like `free`; 0 elsewhere."""
+        wanted, given = np.zeros(len(free), dtype=bool), np.zeros_like(free)
+        wanted[list(only)] = True
+        there = np.flatnonzero(wanted[self.rows[:number]])
+        width = min(free.shape[1], self.requests.shape[1])
+        np.add.at(given[:, :width], self.rows[there], self.requests[there, :width])
+        return given
+
     def freed(self, number: int) -> Iterator[tuple[QueueName, Amounts, int]]:
         """What the first ones used of their queues, with how many there are of each sort."""
         counts = np.bincount(self.of[:number], minlength=len(self.sorts))
@@ -144,22 +153,31 @@ class Runs:
         when = np.where((self._ends <= now) & (self._ends > now - OVERDUE_SECONDS), now, self._ends)
         when[self._ends == _AT_ONCE] = now
         slots = np.flatnonzero((self._rows != _NOBODY) & (when >= now) & (when < _NEVER))
-        return self._some(slots, when, (leave for leave in others if leave[0] < _NEVER))
+        return self.with_others(self._some(slots, when), (leave for leave in others if leave[0] < _NEVER))
 
     def everything(self, others: Iterable[Leave] = ()) -> Departures:
         """All that stands there of ours or is leaving, and these; without a time."""
         self._read_doubted()
-        return self._some(np.flatnonzero(self._rows != _NOBODY), self._ends, others)
+        return self.with_others(self._some(np.flatnonzero(self._rows != _NOBODY), self._ends), others)
 
-    def _some(self, slots: Ints, when: Floats, others: Iterable[Leave]) -> Departures:
-        whens, rows, requests, of = when[slots], self._rows[slots], self._requests[slots], self._of[slots]
-        more = list(others)
-        if more:
-            whens = np.append(whens, [leave[0] for leave in more])
-            rows = np.append(rows, [leave[1] for leave in more])
-            requests = np.concatenate((requests, [_wide(leave[2], self._width) for leave in more]))
-            of = np.append(of, [self._number(leave[3]) for leave in more])
-        return Departures(whens, rows, requests, of, self._sorts).by(whens)
+    def with_others(self, departures: Departures, others: Iterable[Leave]) -> Departures:
+        """Some more departures among these."""
+        more = sorted(others, key=lambda leave: leave[0])
+        if not more:
+            return departures
+        whens = np.array([leave[0] for leave in more])
+        at = np.searchsorted(departures.when, whens, side="right")
+        return Departures(
+            np.insert(departures.when, at, whens),
+            np.insert(departures.rows, at, [leave[1] for leave in more]),
+            np.insert(departures.requests, at, [_wide(leave[2], self._width) for leave in more], axis=0),
+            np.insert(departures.of, at, [self._number(leave[3]) for leave in more]),
+            self._sorts,
+        )
+
+    def _some(self, slots: Ints, when: Floats) -> Departures:
+        slots = slots[np.argsort(when[slots], kind="stable")]
+        return Departures(when[slots], self._rows[slots], self._requests[slots], self._of[slots], self._sorts)
 
     def _forget(self) -> None:
         self._slots: dict[GroupKey, list[int]] = {}
