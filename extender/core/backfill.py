@@ -44,6 +44,8 @@ from extender.core.world import World
 AGING_SECONDS = 300.0
 #: for so many heads something is kept at the same time
 MOST_HEADS = 8
+#: before anything departs
+_BEFORE = -math.inf
 #: what room or quota would end
 _WAITS = (
     *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED),
@@ -193,21 +195,20 @@ class Backfill:
         self, entry: Entry, wish: Wish, earlier: list[Earmark], room: Room, now: float
     ) -> tuple[float, Plan] | None:
         """The earliest time at which the group has its places, and which."""
-        ends = [leave for mark in earlier for leave in self._ends_of(mark)]
-        departures = self.runs.with_others(self._departures(now), ends)
-
-        def gone(number: int) -> Plan | None:
-            usage = self._later(self._world.queue_of(entry.key), departures, number)
-            return self._try(entry, wish, earlier, room, departures, number, usage)
-
+        departures = self._departures(now)
+        ends = {mark.ends for mark in earlier if mark.ends is not None}
+        times = sorted({*departures.times, *ends}) if ends else departures.times
         old = self._plans.earmarks.get(entry.key)
-        if not departures.steps and old is None:
+        if not times and old is None:
             return None
-        guess = None if old is None or old.at is None else departures.until(old.at)
-        found = _first([0, *departures.steps], gone, guess)
-        if found is None:
-            return None
-        return float(departures.when[found[0] - 1]) if found[0] else now, found[1]
+
+        def gone(at: float) -> Plan | None:
+            standing = [mark for mark in earlier if mark.ends is None or mark.ends > at]
+            usage = self._later(self._world.queue_of(entry.key), departures, departures.until(at))
+            return self._try(entry, wish, standing, room, departures, at, usage)
+
+        found = _first([_BEFORE, *times], gone, None if old is None else old.at)
+        return None if found is None else (max(found[0], now), found[1])
 
     def _drain(self, entry: Entry, wish: Wish, earlier: list[Earmark], room: Room, now: float) -> Plan | None:
         """Its places on the emptiest nodes on which it could start; none on nodes if it waits for quota."""
@@ -220,32 +221,32 @@ class Backfill:
         rank[np.argsort(used, kind="stable")] = np.arange(len(used))
         departures = everything.by(rank[everything.rows])
 
-        def gone(number: int) -> Plan | None:
-            return self._try(entry, wish, earlier, room, departures, number, self._usage.emptied())
+        def gone(least: float) -> Plan | None:
+            return self._try(entry, wish, earlier, room, departures, least, self._usage.emptied())
 
-        found = _first([0, *departures.steps], gone)
+        found = _first([_BEFORE, *departures.times], gone)
         return None if found is None else found[1]
 
     def _try(
         self,
         entry: Entry,
         wish: Wish,
-        earlier: list[Earmark],
+        standing: list[Earmark],
         room: Room,
         departures: Departures,
-        number: int,
+        at: float,
         usage: Usage,
     ) -> Plan | None:
-        """Its places when the first departures are gone and the heads before it have theirs."""
+        """Its places when what departs by then is gone and these heads have theirs."""
         there = room.copy()
-        departures.give_back(there.free, number)
-        if earlier and usage is self._usage:
+        departures.give_back(there.free, departures.until(at))
+        if standing and usage is self._usage:
             usage = usage.scratch()
-        for mark in earlier:
+        for mark in standing:
             usage.book(mark.queue, mark.asked, 1)
             for row, request in mark.plan.items():
                 there.take(row, request)
-        behind = Behind(foreseen=frozenset(mark.key for mark in earlier if mark.at is not None))
+        behind = Behind(foreseen=frozenset(mark.key for mark in standing if mark.at is not None))
         queue, claims = self._world.queue_of(entry.key), self._plans.claims
         outcome = planning.fulfil(wish, there, Allowance(usage, queue, there, claims, behind))
         return outcome if isinstance(outcome, Plan) else None
@@ -324,13 +325,6 @@ class Backfill:
             sort = (self._world.queue_of(reservation.group), reservation.shape.request)
             yield now, nodes.row_of[reservation.node], reservation.request, sort
 
-    def _ends_of(self, mark: Earmark) -> Iterator[Leave]:
-        if mark.ends is not None:
-            for row, request in mark.plan.items():
-                yield mark.ends, row, request, (mark.queue, ())
-            for row in list(mark.plan)[:1]:
-                yield mark.ends, row, np.zeros_like(mark.plan[row]), (mark.queue, mark.asked)
-
     def _rows(self, plan: Plan) -> dict[int, Row]:
         rows: dict[int, Row] = {}
         for member, node in plan.places:
@@ -339,7 +333,9 @@ class Backfill:
         return rows
 
 
-def _first(steps: list[int], gone: Callable[[int], Plan | None], guess: int | None = None) -> tuple[int, Plan] | None:
+def _first(
+    steps: list[float], gone: Callable[[float], Plan | None], guess: float | None = None
+) -> tuple[float, Plan] | None:
     """The first step at which there is a plan, if there is one at the last: room only grows. A guess saves time."""
     low, high = 0, len(steps) - 1
     best: Plan | None = None

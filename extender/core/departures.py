@@ -70,11 +70,10 @@ class Departures:
     sorts: Sequence[Sort]
 
     @cached_property
-    def steps(self) -> list[int]:
-        """Numbers of departures at which the next one is later."""
-        if not len(self.when):
-            return []
-        return [*(np.flatnonzero(self.when[1:] != self.when[:-1]) + 1).tolist(), len(self.when)]
+    def times(self) -> list[float]:
+        """The times at which something leaves."""
+        found: list[float] = np.unique(self.when).tolist()
+        return found
 
     def until(self, at: float) -> int:
         """How many are gone by then."""
@@ -153,27 +152,22 @@ class Runs:
         when = np.where((self._ends <= now) & (self._ends > now - OVERDUE_SECONDS), now, self._ends)
         when[self._ends == _AT_ONCE] = now
         slots = np.flatnonzero((self._rows != _NOBODY) & (when >= now) & (when < _NEVER))
-        return self.with_others(self._some(slots, when), (leave for leave in others if leave[0] < _NEVER))
+        return self._with_others(self._some(slots, when), (leave for leave in others if leave[0] < _NEVER))
 
     def everything(self, others: Iterable[Leave] = ()) -> Departures:
         """All that stands there of ours or is leaving, and these; without a time."""
         self._read_doubted()
-        return self.with_others(self._some(np.flatnonzero(self._rows != _NOBODY), self._ends), others)
+        return self._with_others(self._some(np.flatnonzero(self._rows != _NOBODY), self._ends), others)
 
-    def with_others(self, departures: Departures, others: Iterable[Leave]) -> Departures:
-        """Some more departures among these."""
-        more = sorted(others, key=lambda leave: leave[0])
+    def _with_others(self, departures: Departures, others: Iterable[Leave]) -> Departures:
+        more = list(others)
         if not more:
             return departures
-        whens = np.array([leave[0] for leave in more])
-        at = np.searchsorted(departures.when, whens, side="right")
-        return Departures(
-            np.insert(departures.when, at, whens),
-            np.insert(departures.rows, at, [leave[1] for leave in more]),
-            np.insert(departures.requests, at, [_wide(leave[2], self._width) for leave in more], axis=0),
-            np.insert(departures.of, at, [self._number(leave[3]) for leave in more]),
-            self._sorts,
-        )
+        whens = np.append(departures.when, [leave[0] for leave in more])
+        rows = np.append(departures.rows, [leave[1] for leave in more])
+        requests = np.concatenate((departures.requests, [_wide(leave[2], self._width) for leave in more]))
+        of = np.append(departures.of, [self._number(leave[3]) for leave in more])
+        return Departures(whens, rows, requests, of, self._sorts).by(whens)
 
     def _some(self, slots: Ints, when: Floats) -> Departures:
         slots = slots[np.argsort(when[slots], kind="stable")]

@@ -151,7 +151,7 @@ def test_the_first_ones_are_given_back_to_nodes_and_queues() -> None:
     for pod in pods:
         runs.seen(None, pod)
     departures = runs.foreseen(0.0)
-    assert (departures.steps, departures.until(10), departures.until(9.9), departures.until(20)) == ([1, 2], 1, 0, 2)
+    assert (departures.times, departures.until(10), departures.until(9.9), departures.until(20)) == ([10, 20], 1, 0, 2)
     free = builders.make_room(gpu_node("n0")).free * 0
     departures.give_back(free, 1)
     assert free[0, world.columns.of(GPU)] == 1
