@@ -6,7 +6,7 @@ Four rules (design section 9, invariants 3 and 5, and section 5, steps 3 and 6).
 capability. What others are guaranteed and do not use stays free: of the cluster, and below each queue within its
 capability; only who takes it out of a guarantee of its own need not look at that. And who borrows leaves the nodes on
 which a group waits that its queue owes what it asks for, unless there is enough for both. Who comes behind others
-leaves what is kept for them (`earmarks`).
+leaves what is kept for them (`headroom`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from extender.core import fairshare
 from extender.core.claims import Claim, Claims
-from extender.core.earmarks import FREE, Behind
+from extender.core.headroom import FREE, Behind
 from extender.core.ids import GroupKey, QueueName
 from extender.core.matching import Mask
 from extender.core.model import Shape

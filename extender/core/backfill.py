@@ -1,6 +1,6 @@
 """Who waits first in each queue, when it can start, and what is kept for it until then (design section 5, step 6).
 
-Takes the records of groups that wait for room, gives earmarks; must not place anybody: `allowance` holds those who
+Takes the records of groups that wait for room, gives headrooms; must not place anybody: `allowance` holds those who
 come later to what is kept.
 
 A queue's *head* is its first group that waits for room or quota and could start if nothing else ran. Where it can be
@@ -29,7 +29,7 @@ from extender.core import ordering, planning
 from extender.core.allowance import Allowance
 from extender.core.claims import Claim, Claims
 from extender.core.departures import Departures, Leave, Runs, duration
-from extender.core.earmarks import Behind, Earmark
+from extender.core.headroom import Behind, Headroom
 from extender.core.ids import GroupKey, NodeName, QueueName
 from extender.core.planning import Entry, Plan, Wish
 from extender.core.plans import Plans
@@ -54,7 +54,7 @@ _WAITS = (
 
 
 class Backfill:
-    """The heads, and the earmarks that `plans` goes by. `runs` is told of what comes and goes on nodes."""
+    """The heads, and the headrooms that `plans` goes by. `runs` is told of what comes and goes on nodes."""
 
     def __init__(self, world: World, plans: Plans, usage: Usage, entries: Mapping[GroupKey, Entry]) -> None:
         self.runs = Runs(world)
@@ -65,9 +65,9 @@ class Backfill:
         self._heads = Claims()
         #: whether a group could start if nothing else ran, while it asks for the same
         self._able: dict[GroupKey, tuple[object, bool]] = {}
-        #: how often something was charged when the earmarks were made
+        #: how often something was charged when the headrooms were made
         self._made_at = -1
-        #: when time alone changes an earmark
+        #: when time alone changes an headroom
         self._due = math.inf
         self._tried = 0
         self._base: tuple[object, Departures] | None = None
@@ -92,19 +92,19 @@ class Backfill:
         return known[1]
 
     def doubts(self, now: float) -> bool:
-        """True when the earmarks may rest on what is not so any more."""
+        """True when the headrooms may rest on what is not so any more."""
         return len(self._heads) > 0 and (self._made_at != self._usage.changes or self.runs.doubted or now >= self._due)
 
     def begin(self, room: Room, now: float, grown: bool) -> bool:
-        """Make the earmarks anew, if need be, before a round of turns; True when less is kept than before."""
+        """Make the headrooms anew, if need be, before a round of turns; True when less is kept than before."""
         self._tried = 0
         if not grown and not self.doubts(now):
             return False
-        before = list(self._plans.earmarks)
-        marks: list[Earmark] = []
+        before = list(self._plans.headrooms)
+        marks: list[Headroom] = []
         for head in self._in_order(before):
             if len(marks) < MOST_HEADS:
-                mark = self._earmark(self._entries[head.key], marks, room, now)
+                mark = self._headroom(self._entries[head.key], marks, room, now)
                 marks += [] if mark is None else [mark]
         self._put(marks, room, now)
         after = {mark.key: _kept(mark, now) for mark in marks}
@@ -124,23 +124,23 @@ class Backfill:
         self._heads.put(queue, Claim(entry.key, order, self._plans.asking.asked(entry), frozenset()))
         if there is not None and there.key == entry.key:
             return False
-        dropped = there is not None and self._plans.earmarks.drop(there.key)
+        dropped = there is not None and self._plans.headrooms.drop(there.key)
         self._add(entry, room, now)
         return dropped
 
     def drop(self, key: GroupKey) -> bool:
         """The group waits no more, or not for room; True when it was a head."""
         self._able.pop(key, None)
-        self._plans.earmarks.drop(key)
+        self._plans.headrooms.drop(key)
         return self._heads.drop(key)
 
     # --- which heads ----------------------------------------------------------------------------
 
-    def _in_order(self, marks: list[Earmark]) -> list[Claim]:
+    def _in_order(self, marks: list[Headroom]) -> list[Claim]:
         """Heads of which each is behind those before it: those for whom something is kept, then who waits longest."""
         queues = {head.key: (queue, head) for queue, head in self._heads}
         kept = [queues[mark.key] for mark in marks if mark.key in queues]
-        others = [queues[key] for key in queues if self._plans.earmarks.get(key) is None]
+        others = [queues[key] for key in queues if self._plans.headrooms.get(key) is None]
         others.sort(key=lambda one: (self._entries[one[1].key].waits_since or 0.0, one[1].order))
         found: list[tuple[QueueName, Claim]] = []
         for queue, head in (*kept, *others[:MOST_HEADS]):
@@ -152,13 +152,13 @@ class Backfill:
 
     def _add(self, entry: Entry, room: Room, now: float) -> None:
         """Keep something for a head that is new, behind all heads that it does not pass."""
-        marks = list(self._plans.earmarks)
+        marks = list(self._plans.headrooms)
         if len(marks) >= MOST_HEADS or self._tried >= MOST_HEADS:
             self._due = now
             return
         self._tried += 1
         before = list(self._plans.before(entry))
-        mark = self._earmark(entry, before, room, now)
+        mark = self._headroom(entry, before, room, now)
         if mark is not None:
             marks.insert(len(before), mark)
             self._put(marks, room, now)
@@ -167,7 +167,7 @@ class Backfill:
 
     # --- what is kept ---------------------------------------------------------------------------
 
-    def _earmark(self, entry: Entry, earlier: list[Earmark], room: Room, now: float) -> Earmark | None:
+    def _headroom(self, entry: Entry, earlier: list[Headroom], room: Room, now: float) -> Headroom | None:
         wish = self._plans.wish(entry, now)
         if not isinstance(wish, Wish) or not wish.whole:
             return None
@@ -178,8 +178,8 @@ class Backfill:
         if plan is None:
             return None
         seconds = duration(self._world.need(entry.key))
-        old = self._plans.earmarks.get(entry.key)
-        return Earmark(
+        old = self._plans.headrooms.get(entry.key)
+        return Headroom(
             key=entry.key,
             name=_name(self._world, entry.key),
             queue=self._world.queue_of(entry.key),
@@ -192,13 +192,13 @@ class Backfill:
         )
 
     def _foresee(
-        self, entry: Entry, wish: Wish, earlier: list[Earmark], room: Room, now: float
+        self, entry: Entry, wish: Wish, earlier: list[Headroom], room: Room, now: float
     ) -> tuple[float, Plan] | None:
         """The earliest time at which the group has its places, and which."""
         departures = self._departures(now)
         ends = {mark.ends for mark in earlier if mark.ends is not None}
         times = sorted({*departures.times, *ends}) if ends else departures.times
-        old = self._plans.earmarks.get(entry.key)
+        old = self._plans.headrooms.get(entry.key)
         if not times and old is None:
             return None
 
@@ -210,7 +210,7 @@ class Backfill:
         found = _first([_BEFORE, *times], gone, None if old is None else old.at)
         return None if found is None else (max(found[0], now), found[1])
 
-    def _drain(self, entry: Entry, wish: Wish, earlier: list[Earmark], room: Room, now: float) -> Plan | None:
+    def _drain(self, entry: Entry, wish: Wish, earlier: list[Headroom], room: Room, now: float) -> Plan | None:
         """Its places on the emptiest nodes on which it could start; none on nodes if it waits for quota."""
         if entry.refusal is not None and entry.refusal.reason is Reason.QUOTA:
             return Plan(())
@@ -231,7 +231,7 @@ class Backfill:
         self,
         entry: Entry,
         wish: Wish,
-        standing: list[Earmark],
+        standing: list[Headroom],
         room: Room,
         departures: Departures,
         at: float,
@@ -251,19 +251,19 @@ class Backfill:
         outcome = planning.fulfil(wish, there, Allowance(usage, queue, there, claims, behind))
         return outcome if isinstance(outcome, Plan) else None
 
-    def _put(self, marks: list[Earmark], room: Room, now: float) -> None:
-        """These are the earmarks now; what each keeps is less what will have ended by its time."""
+    def _put(self, marks: list[Headroom], room: Room, now: float) -> None:
+        """These are the headrooms now; what each keeps is less what will have ended by its time."""
         for mark in marks:
             standing = [other for other in marks if other.stands_at(mark.at)]
             self._hold(mark, standing, room, now)
-        self._plans.earmarks.replace(marks)
+        self._plans.headrooms.replace(marks)
         self._made_at = self._usage.changes
         heads = [self._entries[head.key] for _, head in self._heads]
         self._due = min((_next_change(entry, now) for entry in heads), default=math.inf)
         if any(mark.at is not None for mark in marks):
             self._due = min(self._due, self.runs.next_unknown(now))
 
-    def _hold(self, mark: Earmark, standing: list[Earmark], room: Room, now: float) -> None:
+    def _hold(self, mark: Headroom, standing: list[Headroom], room: Room, now: float) -> None:
         free, usage = np.zeros_like(room.free), self._usage
         if mark.at is not None:
             departures = self._departures(now)
@@ -294,7 +294,7 @@ class Backfill:
                 usage.book(there, amounts, -count)
         return usage
 
-    def _needed(self, name: QueueName, standing: list[Earmark], later: Usage) -> Sums:
+    def _needed(self, name: QueueName, standing: list[Headroom], later: Usage) -> Sums:
         """What heads will need of a queue beyond what is free of it now; below 0: there will be more."""
         needed: Sums = {}
         for other in standing:
@@ -361,8 +361,8 @@ def _first(
     return steps[high], best
 
 
-def _kept(mark: Earmark, now: float) -> object:
-    """What others see of an earmark."""
+def _kept(mark: Headroom, now: float) -> object:
+    """What others see of an headroom."""
     at = None if mark.at is None else max(mark.at, now)
     return at, sorted((row, request.tolist()) for row, request in mark.plan.items())
 

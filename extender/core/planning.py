@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from extender.core import placement
 from extender.core.allowance import Allowance, Barred
-from extender.core.earmarks import Behind
+from extender.core.headroom import Behind
 from extender.core.ids import GroupKey, NodeName, PodUid, TaskName
 from extender.core.ledger import Ledger, Slot
 from extender.core.membership import STARTED, Need, Standing, Tally, satisfied, standing

@@ -14,8 +14,8 @@ from extender.core import departures, leading, messages, ordering, planning
 from extender.core.allowance import Allowance, over_capability
 from extender.core.asking import Asking
 from extender.core.claims import Claims
-from extender.core.earmarks import FREE, Behind, Earmark, Earmarks
 from extender.core.feasibility import Facts
+from extender.core.headroom import FREE, Behind, Headroom, Headrooms
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Ledger, Reservation, Slot
 from extender.core.messages import Effect
@@ -34,7 +34,7 @@ class Plans:
         self._world = world
         self._usage = usage
         self.claims = Claims()
-        self.earmarks = Earmarks()
+        self.headrooms = Headrooms()
         self.ledger = Ledger(world.nodes, usage.charge)
         self.asking = Asking(world, self.ledger)
         self.holds: Mapping[PodUid, Hold] = {}
@@ -50,7 +50,7 @@ class Plans:
     def reset(self) -> None:
         """Forget all plans; what the gate holds stays known."""
         self.ledger.clear()
-        self.claims, self.earmarks = Claims(), Earmarks()
+        self.claims, self.headrooms = Claims(), Headrooms()
         self._clearing.clear()
 
     def make(self, entry: Entry, room: Room, now: float) -> Refusal | None:
@@ -125,17 +125,17 @@ class Plans:
         queue, behind = self._world.queue_of(entry.key), self._behind(entry, now)
         return Allowance(self._usage, queue, room, self.claims, behind)
 
-    def before(self, entry: Entry) -> Iterator[Earmark]:
-        """Earmarks of heads that come before this group."""
-        return self.earmarks.before(entry.key, self._passes(entry))
+    def before(self, entry: Entry) -> Iterator[Headroom]:
+        """Headrooms of heads that come before this group."""
+        return self.headrooms.before(entry.key, self._passes(entry))
 
     def _behind(self, entry: Entry, now: float) -> Behind:
-        if not self.earmarks:
+        if not self.headrooms:
             return FREE
         seconds = departures.duration(self._world.need(entry.key))
-        return self.earmarks.behind(entry.key, now, seconds, self._passes(entry))
+        return self.headrooms.behind(entry.key, now, seconds, self._passes(entry))
 
-    def _passes(self, entry: Entry) -> Callable[[Earmark], bool]:
+    def _passes(self, entry: Entry) -> Callable[[Headroom], bool]:
         order, asked = self.asking.order_key(entry), self.asking.asked(entry)
         mine = ordering.Turn(self._world.queue_of(entry.key), order, asked)
         return lambda mark: ordering.passes(self._usage, mine, ordering.Turn(mark.queue, mark.order, mark.asked))

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from extender.core.asking import Asking
-from extender.core.earmarks import Promise
 from extender.core.explain import of_member
+from extender.core.headroom import Promise
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Slot
 from extender.core.ordering import OrderKey
@@ -70,7 +70,7 @@ class View:
 
     def promise(self, key: GroupKey) -> Promise | None:
         """When this group, the first that waits in its queue, starts; None when that is not foreseen."""
-        return self._plans.earmarks.promise(key)
+        return self._plans.headrooms.promise(key)
 
     def vetoes(self, members: Iterable[Member]) -> dict[PodUid, str]:
         """For a release: members that must not be bound, with the reason (design 2, invariant 2)."""

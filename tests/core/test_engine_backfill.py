@@ -217,7 +217,7 @@ def test_who_could_not_start_in_an_empty_cluster_is_no_head(hopeless: dict[str, 
     assert put(engine, *job("a", 1, 600, 2)) == "n1"
     engine.tick(2 * AGING_SECONDS)
     engine.tick()
-    assert not engine.engine._cycle.plans.earmarks
+    assert not engine.engine._cycle.plans.headrooms
 
 
 def test_two_queues_have_a_head_each_and_the_second_leaves_the_first_one_s_places() -> None:

@@ -24,7 +24,7 @@ from extender.core.snapshot import Room
 
 
 @dataclass(slots=True, eq=False)
-class Earmark:
+class Headroom:
     """What is kept for one group, the head: the first of its queue that waits."""
 
     key: GroupKey
@@ -51,8 +51,8 @@ class Earmark:
             return self.at is None
         return self.at <= at and (self.ends is None or self.ends > at)
 
-    def without(self, others: Iterable[Earmark]) -> Earmark:
-        """The same, if these had no earmark."""
+    def without(self, others: Iterable[Headroom]) -> Headroom:
+        """The same, if these had no headroom."""
         held, quota = dict(self.held), {name: dict(sums) for name, sums in self.quota.items()}
         for other in others:
             if other.stands_at(self.at):
@@ -74,13 +74,13 @@ class Earmark:
 
 
 class Left:
-    """What earmarks leave of a room, worked out again only when either has changed: most that ask are refused."""
+    """What headrooms leave of a room, worked out again only when either has changed: most that ask are refused."""
 
     def __init__(self) -> None:
         self._state: tuple[Room, int] | None = None
-        self._rooms: dict[tuple[Earmark, ...], Room | None] = {}
+        self._rooms: dict[tuple[Headroom, ...], Room | None] = {}
 
-    def of(self, room: Room, marks: tuple[Earmark, ...]) -> Room | None:
+    def of(self, room: Room, marks: tuple[Headroom, ...]) -> Room | None:
         """The room that is left by these; None when that is all."""
         if self._state != (room, room.changes):
             self._state = (room, room.changes)
@@ -90,11 +90,11 @@ class Left:
         return self._rooms[marks]
 
     def forget(self) -> None:
-        """An earmark has changed."""
+        """An headroom has changed."""
         self._rooms.clear()
 
 
-def _narrowed(room: Room, marks: Iterable[Earmark]) -> Room | None:
+def _narrowed(room: Room, marks: Iterable[Headroom]) -> Room | None:
     most: dict[int, Row] = {}
     for mark in marks:
         for row, held in mark.held.items():
@@ -110,11 +110,11 @@ def _narrowed(room: Room, marks: Iterable[Earmark]) -> Room | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Behind:
-    """What binds one group that comes after others: their earmarks, but for those by whose time it ends."""
+    """What binds one group that comes after others: their headrooms, but for those by whose time it ends."""
 
-    marks: tuple[Earmark, ...] = ()
+    marks: tuple[Headroom, ...] = ()
     #: those by whose time it ends, so that it gives back to them what it takes
-    lenders: tuple[Earmark, ...] = ()
+    lenders: tuple[Headroom, ...] = ()
     seconds: int | None = None
     #: heads of which it is foreseen when they start, so that nothing more needs to be kept for them
     foreseen: frozenset[GroupKey] = frozenset()
@@ -128,7 +128,7 @@ class Behind:
         """The same for a trial: nothing is given back for what is not taken."""
         return replace(self, lenders=())
 
-    def kept(self, queue: QueueName) -> Iterator[tuple[Earmark, Mapping[str, int]]]:
+    def kept(self, queue: QueueName) -> Iterator[tuple[Headroom, Mapping[str, int]]]:
         """What heads will need of a queue's capability, for each."""
         for mark in self.marks:
             if queue in mark.quota:
@@ -173,20 +173,20 @@ class Promise:
     since: float
 
 
-class Earmarks:
+class Headrooms:
     """All of them, those first that leave nothing to the others. At most one a group."""
 
     def __init__(self) -> None:
-        self._marks: list[Earmark] = []
+        self._marks: list[Headroom] = []
         self._left = Left()
 
     def __len__(self) -> int:
         return len(self._marks)
 
-    def __iter__(self) -> Iterator[Earmark]:
+    def __iter__(self) -> Iterator[Headroom]:
         return iter(self._marks)
 
-    def get(self, key: GroupKey) -> Earmark | None:
+    def get(self, key: GroupKey) -> Headroom | None:
         """The group's own."""
         return next((mark for mark in self._marks if mark.key == key), None)
 
@@ -195,7 +195,7 @@ class Earmarks:
         mark = self.get(key)
         return None if mark is None or mark.at is None else Promise(key, mark.at, mark.since)
 
-    def replace(self, marks: Iterable[Earmark]) -> None:
+    def replace(self, marks: Iterable[Headroom]) -> None:
         """These and no others."""
         self._marks = list(marks)
         self._left.forget()
@@ -208,7 +208,7 @@ class Earmarks:
         self._marks = [mark.without((own,)) for mark in self._marks if mark is not own]
         return True
 
-    def before(self, key: GroupKey, passes: Callable[[Earmark], bool]) -> Iterator[Earmark]:
+    def before(self, key: GroupKey, passes: Callable[[Headroom], bool]) -> Iterator[Headroom]:
         """Those of groups that come before this one."""
         for mark in self._marks:
             if mark.key == key:
@@ -216,10 +216,10 @@ class Earmarks:
             if not passes(mark):
                 yield mark
 
-    def behind(self, key: GroupKey, now: float, seconds: int | None, passes: Callable[[Earmark], bool]) -> Behind:
+    def behind(self, key: GroupKey, now: float, seconds: int | None, passes: Callable[[Headroom], bool]) -> Behind:
         """What binds a group that starts now and runs for so long; `passes` says before which heads it comes."""
-        marks: list[Earmark] = []
-        lenders: list[Earmark] = []
+        marks: list[Headroom] = []
+        lenders: list[Headroom] = []
         for mark in self.before(key, passes):
             in_time = mark.at is not None and seconds is not None and now + seconds <= mark.at
             (lenders if in_time else marks).append(mark)
