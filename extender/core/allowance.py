@@ -2,11 +2,12 @@
 
 Takes usage, the group's queue and the room; gives a refusal with its numbers, or None; must not place.
 
-Four rules (design section 9, invariants 3 and 5, and section 5, steps 3 and 6). No queue on the path exceeds its
-capability. What others are guaranteed and do not use stays free: of the cluster, and below each queue within its
-capability; only who takes it out of a guarantee of its own need not look at that. And who borrows leaves the nodes on
-which a group waits that its queue owes what it asks for, unless there is enough for both. Who comes behind others
-leaves what is kept for them (`headroom`).
+Five rules (design section 9, invariants 3 and 5, and section 5, steps 3 and 6). No queue on the path exceeds its
+capability. Work that nobody may evict stays inside what its queue owns.
+What others are guaranteed and do not use stays free: of the cluster, and below each queue within its capability;
+only who takes it out of a guarantee of its own need not look at that. And who borrows leaves the nodes on which a
+group waits that its queue owes what it asks for, unless there is enough for both. Who comes behind others leaves what
+is kept for them (`headroom`).
 """
 
 from __future__ import annotations
@@ -47,13 +48,15 @@ class Allowance:
     queue: QueueName
     room: Room
     claims: Claims = field(default_factory=Claims)
+    #: for a group that nobody may evict: what all such work uses of each queue
+    firm: Mapping[QueueName, Mapping[str, int]] | None = None
     behind: Behind = FREE
     _taken: Sums = field(default_factory=dict)
     _limited: bool = field(init=False)
 
     def __post_init__(self) -> None:
         capped = any(at.capability for name in self._path if (at := self.usage.tree.at(name)) is not None)
-        self._limited = capped or bool(self.usage.grants.kept)
+        self._limited = capped or bool(self.usage.grants.kept) or self.firm is not None
 
     @property
     def _path(self) -> tuple[QueueName, ...]:
@@ -61,14 +64,15 @@ class Allowance:
 
     def aside(self, room: Room) -> Allowance:
         """The same for a plan that is only tried, in a room of its own."""
-        return Allowance(self.usage, self.queue, room, self.claims, self.behind.aside(), dict(self._taken))
+        return Allowance(self.usage, self.queue, room, self.claims, self.firm, self.behind.aside(), dict(self._taken))
 
     def refusal(self, pods: Iterable[tuple[Shape, int]]) -> Refusal | None:
         """Why these, so many of each shape, may not be taken together; None when they may."""
         if not self._limited:
             return None
         asked = _sum(pods)
-        return over_capability(self.usage, self.queue, asked, self._taken) or self._promised(asked) or self._kept(asked)
+        capped = over_capability(self.usage, self.queue, asked, self._taken)
+        return capped or self._borrowed(asked) or self._promised(asked) or self._kept(asked)
 
     def barred(self, pods: Iterable[tuple[Shape, int]]) -> Barred | None:
         """The nodes that these must leave to groups that wait there for what their queues own; None when none."""
@@ -109,6 +113,22 @@ class Allowance:
                     amount, needed = asked.get(resource, 0), max(0, kept.get(resource, 0))
                     if amount and used.get(resource, 0) + self._taken.get(resource, 0) + amount + needed > most:
                         return mark.refusal(self.behind.seconds)
+        return None
+
+    def _borrowed(self, asked: Sums) -> Refusal | None:
+        """Who may not be evicted may not borrow, and all such work of a queue counts together."""
+        if self.firm is None:
+            return None
+        tree = self.usage.tree
+        for resource, amount in asked.items():
+            if not amount or resource not in tree.owned:
+                continue
+            owners = [(n, at.owned[resource]) for n in self._path if (at := tree.at(n)) and resource in at.owned]
+            for name, most in owners or [(self.queue, 0)]:
+                used = self.firm.get(name, _NOTHING).get(resource, 0) + self._taken.get(resource, 0)
+                if used + amount > most:
+                    numbers = (("resource", resource), ("asked", amount), ("used", used), ("owned", most))
+                    return Refusal(Reason.FIRM, (("queue", name), *numbers))
         return None
 
     def _promised(self, asked: Sums) -> Refusal | None:

@@ -49,7 +49,7 @@ _BEFORE = -math.inf
 #: what room or quota would end
 _WAITS = (
     *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED),
-    *(Reason.RESERVED, Reason.RESERVED_FOR_HEAD, Reason.QUOTA),
+    *(Reason.RESERVED, Reason.RESERVED_FOR_HEAD, Reason.QUOTA, Reason.NO_VICTIMS),
 )
 
 
@@ -67,7 +67,7 @@ class Backfill:
         self._able: dict[GroupKey, tuple[object, bool]] = {}
         #: how often something was charged when the headrooms were made
         self._made_at = -1
-        #: when time alone changes an headroom
+        #: when time alone changes a headroom
         self._due = math.inf
         self._tried = 0
         self._base: tuple[object, Departures] | None = None
@@ -119,7 +119,7 @@ class Backfill:
             or not self._heads.is_first(queue, entry.key, order)
             or not self.able(entry, room, now)
         ):
-            return self.drop(entry.key)
+            return self._drop(entry.key)
         there = self._heads.of(queue)
         self._heads.put(queue, Claim(entry.key, order, self._plans.asking.asked(entry), frozenset()))
         if there is not None and there.key == entry.key:
@@ -128,7 +128,11 @@ class Backfill:
         self._add(entry, room, now)
         return dropped
 
-    def drop(self, key: GroupKey) -> bool:
+    def forget(self, key: GroupKey) -> bool:
+        """Nothing is kept for the group any more, nor held back from borrowers; True when something was."""
+        return self._plans.claims.drop(key) | self._drop(key)
+
+    def _drop(self, key: GroupKey) -> bool:
         """The group waits no more, or not for room; True when it was a head."""
         self._able.pop(key, None)
         self._plans.headrooms.drop(key)
@@ -248,7 +252,7 @@ class Backfill:
                 there.take(row, request)
         behind = Behind(foreseen=frozenset(mark.key for mark in standing if mark.at is not None))
         queue, claims = self._world.queue_of(entry.key), self._plans.claims
-        outcome = planning.fulfil(wish, there, Allowance(usage, queue, there, claims, behind))
+        outcome = planning.fulfil(wish, there, Allowance(usage, queue, there, claims, behind=behind))
         return outcome if isinstance(outcome, Plan) else None
 
     def _put(self, marks: list[Headroom], room: Room, now: float) -> None:
@@ -362,7 +366,7 @@ def _first(
 
 
 def _kept(mark: Headroom, now: float) -> object:
-    """What others see of an headroom."""
+    """What others see of a headroom."""
     at = None if mark.at is None else max(mark.at, now)
     return at, sorted((row, request.tolist()) for row, request in mark.plan.items())
 

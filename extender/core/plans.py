@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from extender.core import departures, leading, messages, ordering, planning
+from extender.core import changes, departures, leading, messages, ordering, planning
 from extender.core.allowance import Allowance, over_capability
 from extender.core.asking import Asking
+from extender.core.budgets import Disruptions
 from extender.core.claims import Claims
+from extender.core.earmarks import Earmarks
 from extender.core.feasibility import Facts
+from extender.core.firm import Firm
 from extender.core.headroom import FREE, Behind, Headroom, Headrooms
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Ledger, Reservation, Slot
@@ -22,8 +25,8 @@ from extender.core.messages import Effect
 from extender.core.model import Hold, Pod
 from extender.core.planning import Entry, Member, Plan, Wish
 from extender.core.reasons import Reason, Refusal
-from extender.core.snapshot import Room
-from extender.core.usage import Usage
+from extender.core.snapshot import Matrix, Room
+from extender.core.usage import Charge, Usage
 from extender.core.world import World
 
 
@@ -33,10 +36,13 @@ class Plans:
     def __init__(self, world: World, usage: Usage) -> None:
         self._world = world
         self._usage = usage
+        self.disruptions = Disruptions(world)
+        self.firm = Firm(world, usage, self.disruptions)
         self.claims = Claims()
         self.headrooms = Headrooms()
         self.ledger = Ledger(world.nodes, usage.charge)
         self.asking = Asking(world, self.ledger)
+        self.earmarks = Earmarks(world.nodes, usage.charge)
         self.holds: Mapping[PodUid, Hold] = {}
         #: nominated uids whose clearing has not been confirmed yet
         self._clearing: set[PodUid] = set()
@@ -50,6 +56,7 @@ class Plans:
     def reset(self) -> None:
         """Forget all plans; what the gate holds stays known."""
         self.ledger.clear()
+        self.earmarks.clear()
         self.claims, self.headrooms = Claims(), Headrooms()
         self._clearing.clear()
 
@@ -65,7 +72,8 @@ class Plans:
         if not isinstance(wish, Wish):
             return wish
         before = self._free(entry, room, expected_only=True)
-        outcome = planning.begin(wish, room, self._allowance(entry, room, now))
+        behind = self._behind(entry, now)
+        outcome = planning.begin(wish, room, self.allowance(entry.key, room, self._usage, behind))
         if isinstance(outcome, Refusal):
             self._freed |= bool(before)
             return self.remake(entry, room, now) if self.movable(entry) else outcome
@@ -119,21 +127,29 @@ class Plans:
         return self._usage.tree.refusal(self._world.queue_of(entry.key), entry.key.namespace) or wish
 
     def _fulfil(self, entry: Entry, wish: Wish, room: Room, now: float) -> Plan | Refusal:
-        return planning.fulfil(wish, room, self._allowance(entry, room, now))
+        return planning.fulfil(wish, room, self.allowance(entry.key, room, self._usage, self._behind(entry, now)))
 
-    def _allowance(self, entry: Entry, room: Room, now: float) -> Allowance:
-        queue, behind = self._world.queue_of(entry.key), self._behind(entry, now)
-        return Allowance(self._usage, queue, room, self.claims, behind)
+    def allowance(self, key: GroupKey, room: Room, usage: Usage, behind: Behind = FREE) -> Allowance:
+        """What the group may still take, with this usage, behind heads that come before it."""
+        firm = self.firm.sums() if self.firm.is_firm(key) else None
+        return Allowance(usage, self._world.queue_of(key), room, self.claims, firm, behind)
+
+    def tried(self, entry: Entry, wish: Wish, room: Room, usage: Usage) -> Plan | Refusal:
+        """What would become of the wish in this room, with this usage; neither is used up."""
+        there = room.copy()
+        behind = self._behind(entry, None).aside()
+        return planning.fulfil(wish, there, self.allowance(entry.key, there, usage, behind))
 
     def before(self, entry: Entry) -> Iterator[Headroom]:
-        """Headrooms of heads that come before this group."""
+        """What is kept for heads that come before this group."""
         return self.headrooms.before(entry.key, self._passes(entry))
 
-    def _behind(self, entry: Entry, now: float) -> Behind:
+    def _behind(self, entry: Entry, now: float | None) -> Behind:
+        """What binds the group if it starts now; None: it is not known when it starts."""
         if not self.headrooms:
             return FREE
-        seconds = departures.duration(self._world.need(entry.key))
-        return self.headrooms.behind(entry.key, now, seconds, self._passes(entry))
+        seconds = None if now is None else departures.duration(self._world.need(entry.key))
+        return self.headrooms.behind(entry.key, now or 0.0, seconds, self._passes(entry))
 
     def _passes(self, entry: Entry) -> Callable[[Headroom], bool]:
         order, asked = self.asking.order_key(entry), self.asking.asked(entry)
@@ -253,6 +269,8 @@ class Plans:
         self.ledger.fit()
         nodes, width = self._world.nodes, len(request)
         free = nodes.allocatable[row] - nodes.used[row] - self.ledger.reserved[row]
+        for kept in self.earmarks.on_node(node):
+            free[: len(kept)] -= kept
         if (free[:width] < request).any():
             return False
         if over_capability(self._usage, self._world.queue_of(pod.group), dict(pod.shape.request)) is not None:
@@ -272,12 +290,30 @@ class Plans:
                 self.ledger.release(reservation.slot)
                 yield reservation
 
+    def drop_node(self, name: NodeName) -> list[Reservation]:
+        """Release all on a node that goes away; call it before the world forgets the node."""
+        self.earmarks.drop_node(name)
+        return self.ledger.drop_node(name)
+
+    def reserved(self) -> Matrix:
+        """What plans reserve and what is kept for groups, by row of the node table."""
+        self.ledger.fit()
+        return self.earmarks.added_to(self.ledger.reserved)
+
     def free(self) -> dict[str, int]:
         """What neither pods nor reservations take of the nodes, by resource."""
-        self.ledger.fit()
         nodes = self._world.nodes
-        free = np.maximum(nodes.allocatable - nodes.used - self.ledger.reserved, 0)
+        free = np.maximum(nodes.allocatable - nodes.used - self.reserved(), 0)
         return self._world.columns.sums(free)
+
+    def charges(self) -> Iterator[Charge]:
+        """What queues are charged with, counted anew: pods, reservations, and what is kept for groups."""
+        for pod in self._world.pods.values():
+            charge = changes.charge(pod, self._world.managed)
+            if charge is not None:
+                yield charge
+        for place in (*self.ledger.planned().values(), *self.ledger.lingering().values(), *self.earmarks):
+            yield place.group, None, place.shape.request
 
     def unaccounted(self) -> int:
         """Planned reservations of pods that do not wait, and lingering ones that nothing is to end."""
@@ -337,6 +373,7 @@ class Plans:
             )
         if plan.places:
             entry.planned_at = now
+        self.firm.refresh(entry.key)
 
 
 def refused_by_scheduler(entry: Entry) -> Refusal:

@@ -9,7 +9,7 @@ of both at the top, `unused`, is what must stay free for those to whom it is pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from extender.core.ids import GroupKey, QueueName
@@ -67,15 +67,6 @@ class Usage:
             for (named, amounts), number in group.of.items():
                 self.book(named or group.queue, amounts, number)
 
-    def scratch(self) -> Usage:
-        """The same sums, to be changed by `book`; of groups it knows nothing."""
-        there = Usage(self._queue_of)
-        there.tree, there.grants, there._kept = self.tree, self.grants, self._kept
-        there._total = {name: dict(sums) for name, sums in self._total.items()}
-        there._base = {name: dict(sums) for name, sums in self._base.items()}
-        there.unused = dict(self.unused)
-        return there
-
     def emptied(self) -> Usage:
         """The sums that there would be if nothing was used."""
         there = Usage(self._queue_of)
@@ -95,6 +86,25 @@ class Usage:
                 del self._groups[key]
                 self._moved.pop(key, None)
         self.book(named or group.queue, amounts, sign)
+
+    def scratch(self) -> Usage:
+        """A copy of the sums in which absences can be simulated (`book`); it does not follow what is charged here."""
+        copy = Usage(self._queue_of)
+        copy.tree, copy.grants, copy._kept, copy.unused = self.tree, self.grants, self._kept, dict(self.unused)
+        copy._total = {name: dict(sums) for name, sums in self._total.items()}
+        copy._base = {name: dict(sums) for name, sums in self._base.items()}
+        return copy
+
+    def groups(self) -> Iterable[GroupKey]:
+        """The groups that use something."""
+        return self._groups.keys()
+
+    def charges(self, key: GroupKey) -> Iterator[tuple[QueueName, Amounts, int]]:
+        """What a group is charged with: in which queue, what, and how often."""
+        group = self._groups.get(key)
+        if group is not None:
+            for (named, amounts), number in group.of.items():
+                yield named or group.queue, amounts, number
 
     def settle(self, key: GroupKey) -> None:
         """Charge the group to the queue that it is in now."""
@@ -156,7 +166,7 @@ class Usage:
         return max(kept, self._base.get(name, _NOTHING).get(resource, 0))
 
     def book(self, queue: QueueName, amounts: Amounts, number: int) -> None:
-        """Count amounts so many times in the queue and those above it, for no group: on a scratch."""
+        """Count so many times these amounts in a queue, and in those above, for no group in particular."""
         self.changes += 1
         for name in self.tree.path(queue):
             total = self._total.get(name)

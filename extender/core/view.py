@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from extender.core.asking import Asking
 from extender.core.explain import of_member
+from extender.core.firm import Loan
 from extender.core.headroom import Promise
-from extender.core.ids import GroupKey, NodeName, PodUid
+from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.ledger import Slot
 from extender.core.ordering import OrderKey
 from extender.core.planning import Entry
@@ -71,6 +72,10 @@ class View:
     def promise(self, key: GroupKey) -> Promise | None:
         """When this group, the first that waits in its queue, starts; None when that is not foreseen."""
         return self._plans.headrooms.promise(key)
+
+    def lent(self, queue: QueueName) -> Loan | None:
+        """What the queue has borrowed for good."""
+        return self._plans.firm.lent(queue)
 
     def vetoes(self, members: Iterable[Member]) -> dict[PodUid, str]:
         """For a release: members that must not be bound, with the reason (design 2, invariant 2)."""

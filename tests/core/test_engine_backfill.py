@@ -27,7 +27,7 @@ def job(name: str, gpus: int = 1, seconds: int | None = None, size: int = 1, **f
 def busy(*things: Node | Queue, seconds: int | None = 120, size: int = 4, **fields: Any) -> tuple[Driver, list[Pod]]:
     """Four of the six GPUs of a node are taken for two minutes, and a gang of five waits for them."""
     engine = Driver(*(things or (gpu_node("n1", 6),)))
-    runs = job("runs", 1, seconds, size)
+    runs = job("runs", 1, seconds, size, priority=9)  # nobody evicts them
     engine.see(*runs)
     engine.tick()
     engine.see(*(builders.bound(pod, str(engine.node(pod)), engine.now) for pod in runs))
