@@ -1,18 +1,21 @@
-"""What a watch has shown of the pods of one namespace: on which nodes each was ever bound.
+"""What a watch has shown of the pods of one namespace: on which nodes each was ever bound, why it was evicted.
 
-Takes API access and a namespace; gives the nodes of each uid in the order seen, complete once `settle` has returned.
+Takes API access and a namespace; gives what each uid showed in the order seen, complete once `settle` has returned.
 Reads by a thread with its own connections, resumes when the API server is restarted, and must not write.
 """
 
 from __future__ import annotations
 
 import http.client
+import json
 import threading
 from typing import Any
 
 from e2e import waiting
 from e2e.kube import ApiError, Kube
 
+#: the record that a pod bears when it is evicted
+RECORD = "muster.dev/evicted"
 WATCH_SECONDS = 5
 RETRY_SECONDS = 0.2
 GONE = 410
@@ -25,6 +28,7 @@ class History:
         self._kube = Kube(kube.kubeconfig)
         self._namespace = namespace
         self._nodes: dict[str, list[str]] = {}
+        self._records: dict[str, list[str | None]] = {}
         self._names: dict[str, str] = {}
         self._newest: dict[str, str] = {}
         self._since = ""
@@ -68,6 +72,11 @@ class History:
         self.settle(kube)
         return [name for name, nodes in self.nodes().items() if nodes]
 
+    def records(self, kube: Kube) -> dict[str, list[dict[str, Any] | None]]:
+        """By uid the records of its eviction that a pod bore; None where one was taken back."""
+        self.settle(kube)
+        return {uid: [text and json.loads(text) for text in texts] for uid, texts in list(self._records.items())}
+
     def _read(self) -> None:
         while not self._ended.is_set():
             try:
@@ -97,6 +106,9 @@ class History:
     def _note(self, pod: dict[str, Any]) -> None:
         uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName") or ""
         seen = self._nodes.setdefault(uid, [])
+        records, record = self._records.get(uid, []), (pod["metadata"].get("annotations") or {}).get(RECORD)
+        if record != (records[-1] if records else None):
+            self._records[uid] = [*records, record]
         # A pod that has no node any more would show as "" after a node.
         if node != (seen[-1] if seen else ""):
             seen.append(node)
