@@ -151,6 +151,28 @@ def test_without_the_configmap_all_pods_are_created_and_none_is_gated(installed:
         assert gates(installed, obj) == brought
 
 
+def test_without_the_configmap_a_managed_namespace_is_left_to_the_default_scheduler(installed: base.Cluster) -> None:
+    unnamed = pod(namespace=ELSEWHERE, schedulerName="default-scheduler")
+    installed.kube.patch("namespaces", ELSEWHERE, {"metadata": {"labels": {"muster.dev/managed": "enforce"}}})
+    try:
+        with open_queues(installed, "open-a"):
+            wanted = ("muster", [GATE]) if plane.policy_served(installed) else ("default-scheduler", [])
+            waiting.wait_for(
+                lambda: made(installed, unnamed), 30, "the label acts", until=lambda found: found == wanted
+            )
+        waiting.wait_for(
+            lambda: made(installed, unnamed), 30, "left alone", until=lambda found: found == ("default-scheduler", [])
+        )
+    finally:
+        installed.kube.patch("namespaces", ELSEWHERE, {"metadata": {"labels": {"muster.dev/managed": None}}})
+
+
+def made(cluster: base.Cluster, obj: Object) -> tuple[str, list[str]]:
+    """Scheduler and gates that this pod would be created with."""
+    spec = plane.tried(cluster, obj)["spec"]
+    return spec["schedulerName"], [gate["name"] for gate in spec.get("schedulingGates", [])]
+
+
 # --- marks -------------------------------------------------------------------------------------------
 
 LABEL_MARKS = ("scheduling.x-k8s.io/pod-group", "muster.dev/pod-group", "muster.dev/queue", "muster.dev/task")

@@ -45,9 +45,11 @@ policy_kinds() {
 }
 
 remove_policies() {
-    say "1. policies: from now on no new pod is gated"
+    say "1. policies: from now on no new pod is gated or given our schedulerName"
     change delete "$(policy_kinds 'policybindings')" -l "$OURS" --ignore-not-found
     change delete "$(policy_kinds 'admissionpolicies')" -l "$OURS" --ignore-not-found
+    managed=$("$KUBECTL" get namespaces -l muster.dev/managed -o jsonpath='{range .items[*]} {.metadata.name}{end}')
+    if [ -n "$managed" ]; then say "   these namespaces keep the label muster.dev/managed, which does nothing any more:$managed"; fi
 }
 
 # One line a waiting pod: namespace, name, owner (kind/name or -), names of its gates (g1,g2, or -)

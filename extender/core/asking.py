@@ -54,6 +54,8 @@ class Asking:
         need = self._world.need(entry.key)
         if isinstance(need, Refusal) or entry.offered or self._ledger.of_group(entry.key):
             return None
+        if self._world.tallies[entry.key].done:
+            return None
         pods = self._world.members[entry.key].values()
         one = next(iter(pods))
         for pod in pods:

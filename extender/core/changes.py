@@ -5,6 +5,7 @@ Takes two states of an object one after the other, gives values to compare; must
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 
 from extender.core.ids import NodeName
@@ -46,11 +47,22 @@ def asked(group: Group | None) -> tuple[object, ...]:
     )
 
 
-def charge(pod: Pod | None) -> Charge | None:
-    """What the pod itself uses of its queue, from when it is bound; before, its reservation does."""
-    if pod is None or not pod.ours or pod.node is None or pod.ended:
+def charge(pod: Pod | None, managed: Set[str]) -> Charge | None:
+    """What the pod itself uses of its queue, from when it is bound; before, its reservation does.
+
+    Pods of other schedulers use something in managed namespaces, and nothing elsewhere.
+    """
+    if pod is None or pod.node is None or pod.ended or not (pod.ours or pod.namespace in managed):
         return None
     return pod.group, pod.queue, pod.shape.request
+
+
+def foreign_charges(pods: Iterable[Pod], namespace: str) -> Iterator[Charge]:
+    """What the pods of other schedulers use in this namespace while it is managed."""
+    for pod in pods:
+        found = charge(pod, {namespace}) if pod.namespace == namespace and not pod.ours else None
+        if found is not None:
+            yield found
 
 
 def rules(queue: Queue | None) -> Queue | None:

@@ -28,6 +28,8 @@ from extender.core.repair import Repair
 from extender.core.resources import add
 from extender.core.snapshot import Room, Snapshot
 from extender.core.usage import Usage
+from extender.core.vacancy import Vacancy
+from extender.core.wholes import Wholes
 from extender.core.world import World
 
 #: node lists that kube-scheduler offered are believed for this long
@@ -40,11 +42,11 @@ _REFUSED_DOUBLINGS = 4
 PUT_ASIDE_SECONDS = 30.0
 #: reasons that room would end: they close the queue for ungated pods
 _FOR_ROOM = (
-    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED),
+    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED),
     *(Reason.QUOTA, Reason.RESERVED),
 )
 #: those of them for which room on nodes is held back
-_HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY)
+_HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED)
 
 
 class Cycle:
@@ -59,7 +61,9 @@ class Cycle:
         self.asking = Asking(world, self.plans.ledger)
         self.opening = OpenList()
         self.statements = queue_stating.Statements()
-        self.repair = Repair(world, self.plans)
+        self.wholes = Wholes(world, self.plans.under_way)
+        self.repair = Repair(world, self.plans, self.wholes)
+        self.vacancy = Vacancy(world, self.usage)
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
         self.dirty: dict[GroupKey, None] = {}
         self.grown = False
@@ -83,6 +87,7 @@ class Cycle:
         self.plans.reset()
         self.usage.take_moved()
         self.repair.reset()
+        self.vacancy.reset()
         self.backlog = Backlog()
         self.opening.restart()
         self.statements.restart()
@@ -107,6 +112,7 @@ class Cycle:
             for entry in self._turns():  # 3. order
                 self._turn(entry, room, failed, now)  # 4. place
         self._list_open_queues(now)
+        self.effects += self.vacancy.statements(now)
         self.effects += self.statements.due(self.world.queues, self.usage, self.backlog, self._shared, now)
 
     def cluster_changed(self) -> None:
@@ -117,6 +123,7 @@ class Cycle:
         """A queue came, changed or went."""
         self._tree = None
         self.grown = self._unsettled = True
+        self.vacancy.doubt()
 
     def follow_queues(self) -> None:
         """2. usage: count for the queues as they are now, with the guarantees that the cluster can keep."""
@@ -128,8 +135,8 @@ class Cycle:
         self.usage.follow(tree, quota.grants(tree, self.totals))
 
     def _repair(self, now: float) -> None:
-        """Undo what another scheduler's binding at the same time as ours has done."""
-        for eviction in self.repair.look(now):
+        """Undo what another scheduler's binding at the same time as ours has done; see wholes through."""
+        for eviction in (*self.wholes.look(now), *self.repair.look(now)):
             self.effects.append(eviction)
             self.dirty[self.world.pods[eviction.uid].group] = None
 
@@ -171,14 +178,14 @@ class Cycle:
 
     def _turn(self, entry: Entry, room: Room, failed: dict[object, Refusal], now: float) -> None:
         if entry.key not in self.world.members:
-            self._forget_group(entry)
+            self._forget_group(entry, now)
             return
         if self.plans.lingers(entry) or now < entry.retry_at:
             self._postpone(entry, now)
             return
         if entry.offered and now >= entry.offered_at + OFFERED_SECONDS:
             entry.forget_lists()
-        aside = Refusal(Reason.EVICTING) if self.repair.evicting(entry.key) else self._put_aside(entry, now)
+        aside = Refusal(Reason.EVICTING) if self.wholes.evicting(entry.key) else self._put_aside(entry, now)
         if aside is not None:
             self.refuse(entry, aside, now)
             self._state(entry, now)
@@ -322,8 +329,9 @@ class Cycle:
         for_room = not refusal.reasons.isdisjoint(_FOR_ROOM)
         return Waiting(queue, for_room, tuple(strays.items()), self.asking.asked(entry))
 
-    def _forget_group(self, entry: Entry) -> None:
+    def _forget_group(self, entry: Entry, now: float) -> None:
         self.give_up(entry)
+        self.vacancy.emptied(entry, now)
         self.grown |= self.plans.claims.drop(entry.key)
         self.backlog.put(entry.key, None)
         self.entries.pop(entry.key, None)
@@ -332,7 +340,8 @@ class Cycle:
 
     def eviction_refused(self, effect: messages.Evict, now: float) -> None:
         """The pod stays: its group, if it was to go as a whole, may be planned again."""
-        self.repair.refused(effect, now)
+        if self.wholes.refused(effect, now):
+            self.repair.refused(effect, now)
         pod = self.world.pods.get(effect.uid)
         if pod is not None and pod.group in self.entries:
             self.dirty[pod.group] = None
@@ -343,7 +352,8 @@ class Cycle:
         """The group's record, made when it is new."""
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = Entry(key, arrival=created, changed_at=now)
+            stated = self.vacancy.filled(key)
+            entry = self.entries[key] = Entry(key, arrival=created, changed_at=now, stated=stated)
         entry.arrival = min(entry.arrival, created)
         return entry
 
@@ -398,6 +408,15 @@ class Cycle:
             return
         entry.stated = stating.said(statement)
         self.effects.append(statement)
+
+    def statement_failed(self, key: GroupKey, now: float) -> None:
+        """What was to be written into the group's object was not."""
+        entry = self.entries.get(key)
+        if entry is None:
+            self.vacancy.failed(key, now)
+        else:
+            entry.stated, entry.state_after = ("", "", 0), now + stating.RETRY_SECONDS
+            self.look_at(key, entry.state_after)
 
     def _list_open_queues(self, now: float) -> None:
         known = () if self.nominating else self.usage.tree.admitting

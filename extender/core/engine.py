@@ -32,8 +32,6 @@ from extender.core.world import World
 FAILED_RETRY_SECONDS = 1.0
 #: a group whose plans kube-scheduler refused so often is tried anew when it is time, not for each call
 _TRIED_AT_ONCE = 2
-#: a statement that could not be written is tried again after this time
-STATE_RETRY_SECONDS = 10.0
 #: of so many members of a group the offered lists are kept: each may name thousands of nodes
 _OFFERED_MEMBERS = 64
 
@@ -47,7 +45,7 @@ class Engine:
         self._cycle = Cycle(self.world, nominate_above)
         self._plans = self._cycle.plans
         self.entries = self._cycle.entries
-        self.view = View(self.world, self._plans, self.entries)
+        self.view = View(self.world, self._plans, self.entries, self._cycle.vacancy)
         #: effects that undo a plan and could not be carried out, with the time to try again
         self._again: dict[messages.Effect, float] = {}
 
@@ -86,7 +84,7 @@ class Engine:
 
     def _charges(self) -> Iterator[Charge]:
         for pod in self.world.pods.values():
-            charge = changes.charge(pod)
+            charge = changes.charge(pod, self.world.managed)
             if charge is not None:
                 yield charge
         ledger = self._plans.ledger
@@ -131,7 +129,8 @@ class Engine:
 
     def _charge(self, before: Pod | None, pod: Pod | None) -> None:
         """Keep up what queues use, also while inactive."""
-        usage, was, is_now = self._cycle.usage, changes.charge(before), changes.charge(pod)
+        usage, managed = self.usage, self.world.managed
+        was, is_now = changes.charge(before, managed), changes.charge(pod, managed)
         if was != is_now:
             for charge, sign in ((is_now, 1), (was, -1)):
                 if charge is not None:
@@ -233,7 +232,10 @@ class Engine:
         self.usage.settle(key)
         entry = self.entries.get(key)
         was, is_now = changes.asked(before), changes.asked(group)
-        if entry is None or was == is_now:
+        if was == is_now:
+            return
+        if entry is None:
+            self._cycle.vacancy.changed(key, was[:1] != is_now[:1], now)
             return
         self._cycle.dirty[key] = None
         if before is None or group is None or before.uid != group.uid:
@@ -254,12 +256,18 @@ class Engine:
             self._cycle.queues_changed()
 
     def _namespace_seen(self, event: messages.NamespaceSeen, now: float) -> None:
-        self._world_event(event, now)
-        self.usage.settle_namespace(event.name)
+        self._namespace_changed(event.name, event, now)
 
     def _namespace_gone(self, event: messages.NamespaceGone, now: float) -> None:
+        self._namespace_changed(event.name, event, now)
+
+    def _namespace_changed(self, name: str, event: messages.WorldEvent, now: float) -> None:
+        before = name in self.world.managed
         self._world_event(event, now)
-        self.usage.settle_namespace(event.name)
+        if (managed := name in self.world.managed) != before:
+            for charge in changes.foreign_charges(self.world.pods.values(), name):
+                self.usage.charge(*charge, 1 if managed else -1)
+        self.usage.settle_namespace(name)
 
     # --- calls and results ----------------------------------------------------------------------
 
@@ -389,6 +397,7 @@ class Engine:
                     self._cycle.dirty[pod.group] = None
                     if standing(pod) is Standing.WAITING:
                         self._adopt(entry, pod, now)
+            self._cycle.vacancy.look_at_all(now)
 
     def _adopt(self, entry: Entry, pod: Pod, now: float) -> None:
         """Take over what an earlier life planned for this pod, or undo it."""
@@ -421,10 +430,8 @@ class Engine:
                 self._again[effect] = now + FAILED_RETRY_SECONDS
             case messages.StateQueue() if failed:
                 self._cycle.statements.failed(effect.name, now)
-            case messages.StateGroup() if failed and effect.key in self.entries:
-                entry = self.entries[effect.key]
-                entry.stated, entry.state_after = ("", "", 0), now + STATE_RETRY_SECONDS
-                self._cycle.look_at(effect.key, entry.state_after)
+            case messages.StateGroup() if failed:
+                self._cycle.statement_failed(effect.key, now)
             case messages.Ungate() | messages.Nominate() | messages.Wake() if failed:
                 self._leading_failed(effect, now)
 

@@ -6,7 +6,9 @@ pod's condition, and a text that changes requeues the pod for ever (design 3.4).
 
 from __future__ import annotations
 
-from extender.core.reasons import Detail, Ground, Reason, Refusal
+from extender.core.ids import NO_TASK
+from extender.core.model import Pod
+from extender.core.reasons import MEMBER, Detail, Ground, Reason, Refusal
 
 #: as in `0/200 nodes are available: 200 waiting in its queue`
 TEXT: dict[Reason, str] = {
@@ -21,7 +23,9 @@ TEXT: dict[Reason, str] = {
     Reason.RESOURCES: "not enough free resources for the whole group",
     Reason.FRAGMENTED: "free resources are too scattered for the whole group",
     Reason.TOPOLOGY: "no single domain of the required topology level has room for the group",
+    Reason.UNLABELLED: "nodes with room for the group lack a label of the required topology level",
     Reason.CONSTRAINTS: "no node matches the group's selectors and tolerations",
+    Reason.SIBLING: "waiting for a member of its group that no node can take",
     Reason.MEMBERS: "waiting for the group's other members to be created",
     Reason.GROUP_NOT_FOUND: "the pod group that this pod names does not exist",
     Reason.INVALID: "the pod group's request is invalid",
@@ -44,6 +48,15 @@ EVICTED: dict[Ground, str] = {
 def is_ours(message: str) -> bool:
     """True when a pod's rejection contains one of our sentences."""
     return any(text in message for text in TEXT.values())
+
+
+def of_member(refusal: Refusal, pod: Pod) -> Refusal:
+    """Why this pod waits, by the refusal of its group: where another task's member blocks it, it waits for that one."""
+    detail = dict(refusal.detail)
+    name, task = detail.get(MEMBER), detail.get("task", NO_TASK)
+    if name is None or pod.task == task:
+        return refusal
+    return Refusal(Reason.SIBLING, ((MEMBER, name), ("reason", refusal.reason.value)))
 
 
 def sentence(refusal: Refusal) -> str:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from extender.core.ids import NodeName
 from extender.core.model import Constraints, Expression, Taint, Term, Toleration
+from extender.core.reasons import Detail
 
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -26,6 +27,8 @@ Keeping = tuple[tuple[Taint, ...], bool]
 #: a cordoned node is judged as if it bore this taint
 CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _HARD = ("NoSchedule", "NoExecute")
+#: so many labels are named where no node has what is asked of them
+_NAMED = 5
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
@@ -110,6 +113,25 @@ def accepted(constraints: Constraints, nodes: Labelled) -> Mask:
         return mask
     terms = [_term(term, nodes) for term in constraints.affinity if _sound(term)]
     return mask & reduce(np.logical_or, terms, np.zeros_like(mask))
+
+
+def unmatched(constraints: Constraints, nodes: Labelled, alive: Mask) -> Detail:
+    """Why no node accepts a pod with these constraints: what it asks of labels that no node has, else what else.
+
+    `alive` are the rows that are nodes.
+    """
+    parts = [(f"{key}={value}", nodes.label(key).among((value,))) for key, value in constraints.selector]
+    terms = [term for term in constraints.affinity or () if _sound(term)]
+    if constraints.affinity is not None and not terms:
+        return (("problem", "its node affinity can match no node"),)
+    matching = reduce(np.logical_and, (mask for _, mask in parts), alive)
+    if terms:
+        parts += [(e.key, _label(e, nodes.label(e.key))) for term in terms for e in term.labels]
+        matching = matching & reduce(np.logical_or, [_term(term, nodes) for term in terms])
+    if matching.any():
+        return (("matching", int(matching.sum())), ("problem", "taints keep it off them, or they are not ready"))
+    missing = [name for name, mask in parts if not (mask & alive).any()] or [name for name, _ in parts]
+    return tuple(("unmatched", name) for name in dict.fromkeys(missing[:_NAMED]))
 
 
 def _let_in(tolerations: Sequence[Toleration], keeping: Keeping) -> bool:

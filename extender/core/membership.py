@@ -1,7 +1,7 @@
 """What a group has (tally of its members) and what it needs (its minimums), for engine and gate alike.
 
-Takes pods one by one and the group's object, gives counts and a `Need` or a refusal that says why the
-group cannot be judged. Counting is incremental: a gang of 1000 sends thousands of events.
+Takes pods one by one, those that are gone and had succeeded, and the group's object; gives counts and a `Need` or
+a refusal that says why the group cannot be judged. Counting is incremental: a gang of 1000 sends thousands of events.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ class Tally:
         self.priorities: Counter[int] = Counter()
         self.declared: Counter[Declared] = Counter()
         self.problems: Counter[tuple[str, ...]] = Counter()
+        #: of those that succeeded, how many of each task have no pod any more
+        self.done: Counter[TaskName] = Counter()
         #: waiting members without our scheduling gate, by the queue that they name
         self.ungated: Counter[QueueName | None] = Counter()
 
@@ -87,6 +89,13 @@ class Tally:
         self._hear(before, -1)
         self._hear(pod, 1)
         return True
+
+    def count_done(self, tasks: Iterable[TaskName], by: int) -> None:
+        """Count members of these tasks as succeeded that have no pod any more (`by` 1), or no longer (`by` -1)."""
+        for task in tasks:
+            _step(self._count, (task, Standing.SUCCEEDED), by)
+            _step(self._total, Standing.SUCCEEDED, by)
+            _step(self.done, task, by)
 
     def _move(self, pod: Pod, by: int) -> None:
         self._place(pod, by)

@@ -104,10 +104,11 @@ class BudgetGone:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceSeen:
-    """A namespace and the queue that its label names, if any."""
+    """A namespace, the queue that its label names, if any, and whether all its pods count in queues."""
 
     name: str
     queue: QueueName | None
+    managed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,8 @@ class Demand:
     count: int
     task: TaskName = NO_TASK
     allowed: Mask | None = None
+    #: name of one of the pods, "" when none exists yet
+    member: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +80,7 @@ def place(
     asks = [_ask(room, demand) for demand in demands]
     if not any(ask.count for ask in asks):
         return Placement(tuple(demands), tuple(() for _ in demands))
-    refusal = shortage.of_nodes(demands, asks)
+    refusal = shortage.of_nodes(room, demands, asks)
     if refusal is not None:
         return refusal
     return _Planner(room, demands, asks, fixed, required, preferred).run()
@@ -96,7 +98,7 @@ def _place_lone(room: Room, demand: Demand) -> Placement | Refusal:
     row = None if ask.want.unknown else _lone(room, ask)
     if row is not None:
         return Placement((demand,), ((row,),))
-    return shortage.of_nodes((demand,), (ask,)) or shortage.of_room(room, (demand,), (ask,))
+    return shortage.of_nodes(room, (demand,), (ask,)) or shortage.of_room(room, (demand,), (ask,))
 
 
 def _lone(room: Room, ask: Ask) -> int | None:

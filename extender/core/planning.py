@@ -109,6 +109,8 @@ class Member:
     shape: Shape
     allowed: frozenset[NodeName] | None = None
     expected: bool = False
+    #: the pod's name; "" while it does not exist
+    name: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ def wish_of(world: World, ledger: Ledger, entry: Entry, now: float) -> Wish | Re
     waiting = _waiting(world, entry.key)
     if not waiting:
         alone = entry.key.lone or satisfied(need, tally)
-        return None if alone else _members_missing(need, tally)
+        return None if alone else members_missing(need, tally)
     loose = tuple(_member(pod, entry) for pod in waiting if Slot(pod.uid) not in plan)
     fixed = _fixed(world, ledger, entry.key)
     if satisfied(need, tally, [r.task for r in plan.values() if not r.expected]):
@@ -177,12 +179,12 @@ def _gang_wish(
     if isinstance(expected, Refusal):
         return expected
     if expected and now >= entry.changed_at + EXPECT_SECONDS:
-        return _members_missing(need, tally)
+        return members_missing(need, tally)
     kept = Counter((r.task, r.shape) for r in ledger.of_group(entry.key).values() if r.expected)
     if not loose and kept == Counter((m.task, m.shape) for m in expected):
         return None
     least = () if expected else _least(need, tally, waiting, ledger, loose)
-    missing = _members_missing(need, tally) if expected else None
+    missing = members_missing(need, tally) if expected else None
     return replace(_wish(need, fixed, whole=(*loose, *expected), least=least), missing=missing)
 
 
@@ -203,7 +205,7 @@ def _waiting(world: World, key: GroupKey) -> list[Pod]:
 
 
 def _member(pod: Pod, entry: Entry) -> Member:
-    return Member(Slot(pod.uid), pod.task, pod.shape, entry.offered.get(pod.uid))
+    return Member(Slot(pod.uid), pod.task, pod.shape, entry.offered.get(pod.uid), name=pod.name)
 
 
 def _fixed(world: World, ledger: Ledger, key: GroupKey) -> tuple[NodeName, ...]:
@@ -224,7 +226,7 @@ def _expected(
     for task, number in missing_of.items():
         shape = _shape_of(world, entry.key, task)
         if shape is None:
-            return _members_missing(need, tally)
+            return members_missing(need, tally)
         wanted += [(task, shape)] * number
     newest = waiting[-1]
     wanted += [(newest.task, newest.shape)] * (missing - len(wanted))
@@ -237,7 +239,8 @@ def _shape_of(world: World, key: GroupKey, task: TaskName) -> Shape | None:
     return max(pods, key=lambda pod: (pod.created, pod.name)).shape if pods else None
 
 
-def _members_missing(need: Need, tally: Tally) -> Refusal:
+def members_missing(need: Need, tally: Tally) -> Refusal:
+    """The refusal of a group that has fewer members than its minimum, or than a task's."""
     counted = (*STARTED, Standing.WAITING)
     detail: list[tuple[str, str | int]] = [("have", tally.count(*counted)), ("minimum", need.min_member)]
     for task, least in need.tasks:
@@ -331,7 +334,7 @@ def _together(
 
 def _demand(room: Room, member: Member, count: int) -> placement.Demand:
     allowed = None if member.allowed is None else room.snapshot.mask(member.allowed)
-    return placement.Demand(member.shape, count, member.task, allowed)
+    return placement.Demand(member.shape, count, member.task, allowed, member.name)
 
 
 def _outside(demand: placement.Demand, barred: Barred) -> placement.Demand:

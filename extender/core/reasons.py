@@ -35,7 +35,9 @@ class Reason(StrEnum):
     RESOURCES = "InsufficientResources"  # not enough free, in quantity or on any fitting nodes
     FRAGMENTED = "Fragmented"  # enough free in sum, but no placement exists
     TOPOLOGY = "TopologyUnsatisfied"  # room exists, but in no single domain of the required level
+    UNLABELLED = "TopologyUnlabelled"  # room exists on nodes that lack a label of the required level
     CONSTRAINTS = "NoMatchingNode"  # selector, affinity or taints leave no node
+    SIBLING = "GangWaiting"  # of a member that could run: another one of its group cannot
     MEMBERS = "WaitingForMembers"  # fewer members exist than the minimum, and the rest stay away
     GROUP_NOT_FOUND = "GroupNotFound"  # a mark whose object is missing
     INVALID = "InvalidRequest"  # contradictory or malformed request
@@ -58,7 +60,9 @@ KIND_OF: dict[Reason, Kind] = {
     Reason.RESOURCES: Kind.WAIT,
     Reason.FRAGMENTED: Kind.WAIT,
     Reason.TOPOLOGY: Kind.WAIT,
+    Reason.UNLABELLED: Kind.WAIT,
     Reason.CONSTRAINTS: Kind.NEVER,
+    Reason.SIBLING: Kind.WAIT,
     Reason.MEMBERS: Kind.WAIT,
     Reason.GROUP_NOT_FOUND: Kind.WAIT,
     Reason.INVALID: Kind.NEVER,
@@ -70,6 +74,8 @@ KIND_OF: dict[Reason, Kind] = {
 }
 
 
+#: name of the detail that tells which member of its group cannot run
+MEMBER = "member"
 #: name of the detail that tells a second reason, which would stand if the first were gone
 ALSO = "also"
 

@@ -28,13 +28,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from extender.core import victims
-from extender.core.ids import GroupKey, NodeName, PodUid
-from extender.core.membership import Need, Standing, satisfied, standing
+from extender.core.ids import NodeName, PodUid
 from extender.core.messages import Evict
 from extender.core.model import Node, Pod
 from extender.core.plans import Plans
 from extender.core.reasons import Detail, Ground, Overcommit
 from extender.core.resources import Row
+from extender.core.wholes import TRIES, Wholes, pause
 from extender.core.world import World
 
 #: nodes are looked at so often; an overcommit is to be detected within a second
@@ -44,9 +44,6 @@ SETTLE_SECONDS = 10.0
 #: bindings so shortly before an overcommit was first seen are of the race that made it: longer than the longest
 #: binding of ours (30 s), the way through the watches and a second's difference of clocks
 RACE_SECONDS = 60.0
-#: after a refused eviction the node is planned again; each next time after twice as long, so many times in all
-AGAIN_SECONDS = 10.0
-TRIES = 5
 #: owner of static pods: the kubelet started them
 _NODE = "Node"
 
@@ -68,31 +65,18 @@ class _Found:
     outlook: Overcommit = Overcommit.SETTLING
 
 
-@dataclass(slots=True)
-class _Whole:
-    """A gang that goes as a whole: who is refused is asked again, until none is left or the gang is whole again."""
-
-    node: NodeName
-    detail: Detail
-    members: frozenset[PodUid]
-    not_before: float = 0.0
-    tries: int = 1
-
-
 class Repair:
-    """What is known of overcommitted nodes, and the evictions that are under way."""
+    """What is known of overcommitted nodes. `wholes` keeps the evictions that are under way."""
 
-    def __init__(self, world: World, plans: Plans) -> None:
+    def __init__(self, world: World, plans: Plans, wholes: Wholes) -> None:
         self._world = world
         self._plans = plans
+        self._wholes = wholes
         self._found: dict[NodeName, _Found] = {}
-        #: evictions asked for, with the node that they are for; kept until the watch shows the pod leaving
-        self._asked: dict[PodUid, NodeName] = {}
-        self._wholes: dict[GroupKey, _Whole] = {}
         self._look_at = float("-inf")
 
     def reset(self) -> None:
-        """Forget the nodes; what was asked for is under way all the same."""
+        """Forget the nodes."""
         self._found.clear()
         self._look_at = float("-inf")
 
@@ -100,11 +84,6 @@ class Repair:
     def outlooks(self) -> dict[NodeName, Overcommit]:
         """What becomes of each node that is overcommitted."""
         return {name: found.outlook for name, found in self._found.items()}
-
-    def evicting(self, key: GroupKey) -> bool:
-        """True while members of a gang that goes as a whole are still to go: a new one would be left alone."""
-        members = self._world.members.get(key, {}).values()
-        return key in self._wholes and any(pod.uid in self._asked and _is_bound(pod) for pod in members)
 
     def node_changed(self, before: Node, now: float) -> None:
         """The world has taken in a newer state of this node: what it had is remembered as long as too much is there."""
@@ -117,31 +96,22 @@ class Repair:
             found.had = _most(found.had, self._world.columns.row(before.allocatable))
 
     def refused(self, effect: Evict, now: float) -> None:
-        """An eviction could not be carried out; of one that was, the watch tells."""
-        node = self._asked.pop(effect.uid, None)
-        if node is None:
-            return
-        found = self._found.get(node)
+        """An eviction that was under way could not be carried out: its node is planned again after a while."""
+        found = self._found.get(_node_of(effect))
         if found is not None:
             found.refused.add(effect.uid)
             found.outlook = Overcommit.REFUSED
-            found.not_before = max(found.not_before, now + _pause(found.tries))
-        pod = self._world.pods.get(effect.uid)
-        whole = self._wholes.get(pod.group) if pod is not None else None
-        if whole is not None:
-            whole.not_before = max(whole.not_before, now + _pause(whole.tries))
+            found.not_before = max(found.not_before, now + pause(found.tries))
 
     def look(self, now: float) -> list[Evict]:
         """Judge every overcommitted node, when it is time; the evictions to write."""
         if now < self._look_at:
             return []
         self._look_at = now + LOOK_SECONDS
-        for uid in [uid for uid in self._asked if not _is_bound(self._world.pods.get(uid))]:
-            del self._asked[uid]
         over = self._world.overcommitted()
         for name in self._found.keys() - set(over):
             del self._found[name]
-        evictions = [effect for key in list(self._wholes) for effect in self._finish(key, now)]
+        evictions: list[Evict] = []
         for name in over:
             evictions += self._judge(name, self._found.get(name) or self._find(name, now), now)
         return evictions
@@ -182,13 +152,7 @@ class Repair:
             return []
         found.outlook = Overcommit.LEAVING
         found.tries += 1
-        detail = self._detail(name, excess, rival, len(chosen))
-        evictions = [self._ask(pod, name, detail) for pod in chosen]
-        for key in {pod.group: None for pod in chosen if not pod.group.lone}:
-            bound = self._bound(key)
-            if all(pod.uid in self._asked for pod in bound):
-                self._wholes[key] = _Whole(name, detail, frozenset(pod.uid for pod in bound))
-        return evictions
+        return self._wholes.ask(chosen, Ground.OVERCOMMIT, self._detail(name, excess, rival, len(chosen)))
 
     def _choose(self, name: NodeName, found: _Found, excess: Row) -> Sequence[Pod]:
         """Pods of the race; those that were not let go before are asked again only if nobody else will do."""
@@ -199,7 +163,7 @@ class Repair:
         def not_refused(pod: Pod) -> bool:
             return of_race(pod) and pod.uid not in found.refused
 
-        case = victims.Case(self._world, name, excess, self._asked.keys(), not_refused, self._plans.under_way)
+        case = victims.Case(self._world, name, excess, self._wholes.asked, not_refused, self._plans.under_way)
         chosen = victims.choose(case)
         return victims.choose(replace(case, may_go=of_race)) if found.refused and not chosen else chosen
 
@@ -219,7 +183,7 @@ class Repair:
         """The same once those that are leaving have gone."""
         left = over.copy()
         for pod in self._world.on_node[name].values():
-            if pod.terminating or pod.uid in self._asked:
+            if pod.terminating or pod.uid in self._wholes.asked:
                 request = self._world.request_row(pod)
                 left[: len(request)] -= request
         return np.maximum(left, 0)
@@ -251,41 +215,14 @@ class Repair:
             ("evicted", number),
         )
 
-    # --- gangs that go as wholes ----------------------------------------------------------------
-
-    def _finish(self, key: GroupKey, now: float) -> list[Evict]:
-        """Ask again for members of a whole that were refused, as long as they alone are left of it."""
-        whole = self._wholes[key]
-        bound, need = self._bound(key), self._world.need(key)
-        if any(pod.uid in self._asked for pod in bound):
-            return []
-        whole_again = isinstance(need, Need) and satisfied(need, self._world.tallies[key]) if bound else True
-        if whole_again or whole.tries >= TRIES or any(pod.uid not in whole.members for pod in bound):
-            del self._wholes[key]
-            return []
-        if now < whole.not_before or self._plans.under_way(key):
-            return []
-        whole.tries += 1
-        return [self._ask(pod, whole.node, whole.detail) for pod in bound]
-
-    def _bound(self, key: GroupKey) -> list[Pod]:
-        return [pod for pod in self._world.members.get(key, {}).values() if _is_bound(pod)]
-
-    def _ask(self, pod: Pod, node: NodeName, detail: Detail) -> Evict:
-        self._asked[pod.uid] = node
-        return Evict(pod.uid, pod.namespace, pod.name, Ground.OVERCOMMIT, detail)
-
 
 def _in_race(pod: Pod, found: _Found) -> bool:
     return pod.bound_at is not None and pod.bound_at >= found.since - RACE_SECONDS
 
 
-def _is_bound(pod: Pod | None) -> bool:
-    return pod is not None and standing(pod) is Standing.BOUND
-
-
-def _pause(tries: int) -> float:
-    return AGAIN_SECONDS * 2.0 ** max(tries - 1, 0)
+def _node_of(effect: Evict) -> NodeName:
+    """The node for whose sake the eviction was."""
+    return NodeName(str(dict(effect.detail).get("node", ""))) if effect.ground is Ground.OVERCOMMIT else NodeName("")
 
 
 def _most(one: Row, other: Row) -> Row:

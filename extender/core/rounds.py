@@ -272,7 +272,7 @@ class Rounds:
             if gang.at_risk or isinstance(need, Refusal) or not tally.count(Standing.BOUND):
                 continue
             members = self._members(gang)
-            placed = Counter(pod.task for pod in members if pod.node is not None)
+            placed = Counter(pod.task for pod in members if pod.node is not None) + tally.done
             if need.missing(placed.total(), placed) == (0, {}):
                 continue  # it runs; or as many as it needs were on nodes before, so it ran and was hurt
             newest = max((pod.bound_at or 0.0 for pod in _ours_bound(members)), default=0.0)

@@ -11,11 +11,12 @@ from typing import Protocol
 
 import numpy as np
 
-from extender.core import packing
+from extender.core import matching, packing
 from extender.core.ids import TaskName
 from extender.core.matching import Ints, Mask
+from extender.core.model import Shape
 from extender.core.packing import Ask, Field
-from extender.core.reasons import Reason, Refusal
+from extender.core.reasons import Detail, Reason, Refusal
 from extender.core.snapshot import Room
 from extender.core.topology import Domains
 
@@ -30,13 +31,25 @@ class Named(Protocol):
     def task(self) -> TaskName:
         """The task that the pods belong to."""
 
+    @property
+    def member(self) -> str:
+        """The name of one of the pods, if it exists."""
 
-def of_nodes(demands: Sequence[Named], asks: Sequence[Ask]) -> Refusal | None:
+    @property
+    def shape(self) -> Shape:
+        """What each of the pods asks for."""
+
+
+def of_nodes(room: Room, demands: Sequence[Named], asks: Sequence[Ask]) -> Refusal | None:
     """The refusal when a demand has no node by its constraints, or none that it was offered."""
     for demand, ask in zip(demands, asks, strict=True):
-        if ask.count and not ask.mask.any():
-            reason = Reason.SCHEDULER_REFUSED if ask.want.mask.any() else Reason.CONSTRAINTS
-            return Refusal(reason, _task(demand))
+        if not ask.count or ask.mask.any():
+            continue
+        if ask.want.mask.any():
+            return Refusal(Reason.SCHEDULER_REFUSED, _task(demand))
+        facts = room.snapshot.facts
+        why = matching.unmatched(demand.shape.constraints, facts, facts.roster.alive)
+        return Refusal(Reason.CONSTRAINTS, (*_blocker(demands, demand), *why))
     return None
 
 
@@ -44,14 +57,18 @@ def of_room(room: Room, demands: Sequence[Named], asks: Sequence[Ask]) -> Refusa
     """Too little of a resource on the nodes that fit, or enough in sum that is in pieces too small."""
     worst: tuple[float, Refusal] | None = None
     for demand, ask in zip(demands, asks, strict=True):
-        worst = _worse(worst, _lacking(room, [ask], _task(demand)))
+        worst = _worse(worst, _lacking(room, [ask], _blocker(demands, demand)))
     worst = worst or _lacking(room, asks, ())
     if worst is not None:
         return worst[1]
     for demand, ask in zip(demands, asks, strict=True):
         fit = int(ask.capacity(room.free, ask.mask).sum())
         if fit < ask.count:
-            return Refusal(Reason.FRAGMENTED, (*_task(demand), ("asked", ask.count), ("fit", fit)))
+            small = _too_small(room, ask)
+            if small is not None:
+                return Refusal(Reason.RESOURCES, (*_blocker(demands, demand), *small))
+            detail = (*_amount(room, ask), ("asked", ask.count), ("fit", fit))
+            return Refusal(Reason.FRAGMENTED, (*_blocker(demands, demand), *detail))
     everything = Field(room.free, room.snapshot.facts.roster.order, asks)
     asked, fit = sum(ask.count for ask in asks), packing.fitting_count(everything)
     return Refusal(Reason.FRAGMENTED, (("asked", asked), ("fit", min(fit, asked - 1))))
@@ -60,11 +77,17 @@ def of_room(room: Room, demands: Sequence[Named], asks: Sequence[Ask]) -> Refusa
 def of_domains(
     room: Room, asks: Sequence[Ask], capacities: Sequence[Ints], domains: Domains, home: int | None
 ) -> Refusal:
-    """There is room, but in no single domain: which would take most, and how many."""
+    """There is room, but in no single domain: which would take most, and how many.
+
+    Where nodes that bear no label of the level would make the difference, that is the reason.
+    """
     level = domains.keys[-1]
     asked = sum(ask.count for ask in asks)
     if not domains.paths:
-        return Refusal(Reason.TOPOLOGY, (("level", level), ("asked", asked), ("fit", 0)))
+        everywhere = room.snapshot.facts.roster.order
+        return _unlabelled(room, asks, domains, everywhere[:0]) or Refusal(
+            Reason.TOPOLOGY, (("level", level), ("asked", asked), ("fit", 0))
+        )
     if home is not None:
         best, fit = home, _fitting(room, asks, domains, home)
     else:
@@ -75,17 +98,59 @@ def of_domains(
         fits = [_fitting(room, asks, domains, domain) for domain in likely]
         fit = max(fits)
         best = likely[fits.index(fit)]
+    unlabelled = _unlabelled(room, asks, domains, domains.rows(best))
+    if unlabelled is not None:
+        return unlabelled
     path = "/".join(domains.paths[best])
     detail = (("level", level), ("domain", path), ("asked", asked), ("fit", min(fit, asked - 1)))
     return Refusal(Reason.TOPOLOGY, detail)
+
+
+def _unlabelled(room: Room, asks: Sequence[Ask], domains: Domains, inside: Ints) -> Refusal | None:
+    """The refusal when there would be room if all nodes that lack a label of the level stood in this domain too."""
+    facts = room.snapshot.facts
+    usable = np.logical_or.reduce([ask.mask for ask in asks]) & (domains.ids < 0)
+    lacking = facts.roster.order[usable[facts.roster.order]]
+    asked = sum(ask.count for ask in asks)
+    both = np.concatenate([inside, lacking])
+    both = both[np.argsort(facts.roster.rank[both])]
+    if not len(lacking) or packing.fitting_count(Field(room.free, both, asks)) < asked:
+        return None
+    without = {key: int((~facts.label(key).present[lacking]).sum()) for key in reversed(domains.keys)}
+    label = max(without, key=without.__getitem__)
+    detail = (("level", domains.keys[-1]), ("label", label), ("unlabelled", without[label]), ("asked", asked))
+    return Refusal(Reason.UNLABELLED, detail)
 
 
 def _fitting(room: Room, asks: Sequence[Ask], domains: Domains, domain: int) -> int:
     return packing.fitting_count(Field(room.free, domains.rows(domain), asks))
 
 
-def _task(demand: Named) -> tuple[tuple[str, str | int], ...]:
+def _task(demand: Named) -> Detail:
     return (("task", demand.task),) if demand.task else ()
+
+
+def _blocker(demands: Sequence[Named], demand: Named) -> Detail:
+    """Which part of the group it is: its task, and one member's name where others ask for something else."""
+    told = len(demands) > 1 and demand.member
+    return (*_task(demand), ("member", demand.member)) if told else _task(demand)
+
+
+def _too_small(room: Room, ask: Ask) -> Detail | None:
+    """The resource of which one pod asks for more than any node has that it accepts."""
+    for column, amount in ask.want.asked:
+        largest = int(room.snapshot.allocatable[ask.mask, column].max())
+        if largest < amount:
+            name = room.snapshot.columns.names[column]
+            return (("resource", name), ("asked", amount), ("largest", largest), ("problem", "no node is so large"))
+    return None
+
+
+def _amount(room: Room, ask: Ask) -> Detail:
+    """What one pod asks for, of the resource of which it asks the largest share."""
+    column = ask.want.dominant
+    amount = next(amount for asked, amount in ask.want.asked if asked == column)
+    return (("resource", room.snapshot.columns.names[column]), ("each", amount))
 
 
 def _worse(one: tuple[float, Refusal] | None, other: tuple[float, Refusal] | None) -> tuple[float, Refusal] | None:
@@ -94,7 +159,7 @@ def _worse(one: tuple[float, Refusal] | None, other: tuple[float, Refusal] | Non
     return other if other[0] > one[0] else one
 
 
-def _lacking(room: Room, asks: Sequence[Ask], task: tuple[tuple[str, str | int], ...]) -> tuple[float, Refusal] | None:
+def _lacking(room: Room, asks: Sequence[Ask], part: Detail) -> tuple[float, Refusal] | None:
     """The resource that these asks together lack most, as the ratio of asked to free and its refusal.
 
     What no node offers comes before what is only short.
@@ -118,7 +183,7 @@ def _lacking(room: Room, asks: Sequence[Ask], task: tuple[tuple[str, str | int],
     if not ratios:
         return None
     name = max(sorted(ratios), key=ratios.__getitem__)
-    detail = (*task, ("resource", name), ("asked", asked[name]), ("free", free[name]))
+    detail = (*part, ("resource", name), ("asked", asked[name]), ("free", free[name]))
     if name in unknown:
         detail += (("problem", "no node offers it"),)
     return ratios[name], Refusal(Reason.RESOURCES, detail)

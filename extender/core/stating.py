@@ -13,6 +13,8 @@ from extender.core.planning import Entry
 
 #: a wait is written into the group's object when it has lasted this long
 STATE_AFTER_SECONDS = 1.0
+#: a statement that could not be written is tried again after this time
+RETRY_SECONDS = 10.0
 PENDING, RUNNING = "Pending", "Running"
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from extender.core.explain import of_member
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Slot
 from extender.core.planning import Entry
 from extender.core.plans import Plans
 from extender.core.reasons import Refusal
+from extender.core.vacancy import Vacancy
 from extender.core.world import World
 
 
@@ -28,7 +30,8 @@ class Member:
 class View:
     """Look-ups over the engine's newest decisions."""
 
-    def __init__(self, world: World, plans: Plans, entries: Mapping[GroupKey, Entry]) -> None:
+    def __init__(self, world: World, plans: Plans, entries: Mapping[GroupKey, Entry], vacancy: Vacancy) -> None:
+        self._vacancy = vacancy
         self._world = world
         self._plans = plans
         self._entries = entries
@@ -39,10 +42,15 @@ class View:
         return None if reservation is None else reservation.node
 
     def refusal(self, uid: PodUid) -> Refusal | None:
-        """Why this pod's group waits; None when it does not, or was not looked at yet."""
+        """Why this pod waits; None when its group does not, or was not looked at yet."""
         pod = self._world.pods.get(uid)
         entry = None if pod is None else self._entries.get(pod.group)
-        return None if entry is None else entry.refusal
+        return None if pod is None or entry is None or entry.refusal is None else of_member(entry.refusal, pod)
+
+    def why(self, key: GroupKey) -> Refusal | None:
+        """Why this group waits, or something of it; None when nothing does, or it was not looked at yet."""
+        entry = self._entries.get(key)
+        return self._vacancy.why(key) if entry is None else entry.refusal
 
     def vetoes(self, members: Iterable[Member]) -> dict[PodUid, str]:
         """For a release: members that must not be bound, with the reason (design 2, invariant 2)."""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from extender.core import messages
+from extender.core.finished import Finished
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
 from extender.core.membership import Need, Tally, need_of, queue_of
 from extender.core.model import Budget, Group, Node, Pod, Queue, Topology
@@ -126,6 +127,7 @@ class World:
         self.members: dict[GroupKey, dict[PodUid, Pod]] = {}
         self.tallies: dict[GroupKey, Tally] = {}
         self.groups: dict[GroupKey, Group] = {}
+        self._finished = Finished()
         #: pods that count on a node (not ended), by node name; also for nodes not known yet
         self.on_node: dict[NodeName, dict[PodUid, Pod]] = {}
         self.topologies: dict[str, Topology] = {}
@@ -135,6 +137,8 @@ class World:
         #: disruption budgets by namespace, then by name
         self.budgets: dict[str, dict[str, Budget]] = {}
         self.namespace_queue: dict[str, QueueName | None] = {}
+        #: namespaces of which every pod counts in its queue, whoever schedules it
+        self.managed: set[str] = set()
         self._gone: dict[PodUid, None] = {}
         self._rows: dict[Any, Row] = {}
         #: judged needs; an entry goes when a member, the object or the namespace changes
@@ -214,7 +218,7 @@ class World:
         elif before.group == pod.group:
             self._renew(before, pod)
         else:
-            self._leave(before)
+            self._leave(before, moved=True)
             self._join(pod)
         if before is not None:
             self._uncount(before)
@@ -231,25 +235,31 @@ class World:
 
     def _join(self, pod: Pod) -> None:
         self._doubt(pod.group)
-        siblings = self.members.get(pod.group)
+        siblings, alone = self.members.get(pod.group), pod.group not in self.members
         if siblings is None:
             siblings = self.members[pod.group] = {}
             self.tallies[pod.group] = Tally()
         siblings[pod.uid] = pod
         self.tallies[pod.group].add(pod)
+        self._finished.joined(pod, self.tallies[pod.group], alone)
+        self._finished.seen(pod)
 
     def _renew(self, before: Pod, pod: Pod) -> None:
         self.members[pod.group][pod.uid] = pod
+        self._finished.seen(pod)
         if self.tallies[pod.group].replace(before, pod):
             self._doubt(pod.group)
 
-    def _leave(self, pod: Pod) -> None:
+    def _leave(self, pod: Pod, moved: bool = False) -> None:
         self._doubt(pod.group)
         siblings = self.members[pod.group]
         del siblings[pod.uid]
         self.tallies[pod.group].remove(pod)
+        self._finished.left(pod, self.tallies[pod.group], moved)
         if not siblings:
             del self.members[pod.group], self.tallies[pod.group]
+            if pod.group not in self.groups:
+                self._finished.forget(pod.group, None)
 
     def _count(self, pod: Pod) -> None:
         if pod.node is not None and not pod.ended:
@@ -293,12 +303,16 @@ class World:
     # --- the rest -------------------------------------------------------------------------------
 
     def _group_seen(self, event: messages.GroupSeen) -> None:
-        self._doubt(event.group.key)
-        self.groups[event.group.key] = event.group
+        key, before = event.group.key, self.groups.get(event.group.key)
+        self._doubt(key)
+        self.groups[key] = event.group
+        if before is not None and before.uid != event.group.uid:
+            self._finished.forget(key, self.tallies.get(key))
 
     def _group_gone(self, event: messages.GroupGone) -> None:
         self._doubt(event.key)
-        self.groups.pop(event.key, None)
+        if self.groups.pop(event.key, None) is not None:
+            self._finished.forget(event.key, self.tallies.get(event.key))
 
     def _topology_seen(self, event: messages.TopologySeen) -> None:
         self.topologies[event.topology.name] = event.topology
@@ -335,8 +349,10 @@ class World:
             self._needs.clear()
             self._queue_of.clear()
         self.namespace_queue[event.name] = event.queue
+        (self.managed.add if event.managed else self.managed.discard)(event.name)
 
     def _namespace_gone(self, event: messages.NamespaceGone) -> None:
+        self.managed.discard(event.name)
         if self.namespace_queue.pop(event.name, None) is not None:
             self._needs.clear()
             self._queue_of.clear()

@@ -10,7 +10,6 @@ from fractions import Fraction
 
 from extender.core.ids import GroupKey, PodUid, Source
 from extender.core.membership import Need, satisfied
-from extender.core.reasons import Refusal
 from extender.sim import report, resources
 from extender.sim.answers import Said, of_refusal
 from extender.sim.api import NAMESPACE, Json, Request
@@ -133,7 +132,8 @@ class Sight:
 
     def why_group(self, name: str) -> Said | None:
         """Why a group waits."""
-        return self._why(GroupKey(Source.MUSTER, NAMESPACE, name))
+        refusal = self._scheduler.sidecar.engine.view.why(GroupKey(Source.MUSTER, NAMESPACE, name))
+        return None if refusal is None else of_refusal(refusal)
 
     def why_pod(self, written: str) -> Said | None:
         """Why a pod waits; one that is bound, or is just about to be, does not."""
@@ -142,12 +142,9 @@ class Sight:
             return None
         engine = self._scheduler.sidecar.engine
         pod = engine.world.pods.get(PodUid(found[0].uid))
-        return None if pod is None or engine.view.planned(pod.uid) is not None else self._why(pod.group)
-
-    def _why(self, key: GroupKey) -> Said | None:
-        engine = self._scheduler.sidecar.engine
-        entry = engine.entries.get(key)
-        refusal: Refusal | None = entry.refusal if entry is not None else None
+        if pod is None or engine.view.planned(pod.uid) is not None:
+            return None
+        refusal = engine.view.refusal(pod.uid)
         return None if refusal is None else of_refusal(refusal)
 
     def why_queue(self, name: str) -> Said | None:

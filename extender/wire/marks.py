@@ -12,6 +12,9 @@ from extender.core.model import Declared
 from extender.wire.fields import Object, Reader, seconds_of
 
 QUEUE_LABEL = "muster.dev/queue"
+#: on a namespace; both values make all its pods count, and admission policies read which of them it is
+MANAGED_LABEL = "muster.dev/managed"
+MANAGED_VALUES = ("enforce", "warn")
 GROUP_LABEL = "muster.dev/pod-group"
 TASK_LABEL = "muster.dev/task"
 SCHEDULER_PLUGINS_LABEL = "scheduling.x-k8s.io/pod-group"
@@ -80,6 +83,11 @@ def task_of(reader: Reader, labels: Object, notes: Object) -> TaskName:
 def queue_of(reader: Reader, labels: Object) -> QueueName | None:
     """The queue that a label names."""
     return QueueName(reader.text(labels, QUEUE_LABEL, QUEUE_LABEL)) or None
+
+
+def managed(reader: Reader, labels: Object) -> bool:
+    """Whether the labels of a namespace put it under management."""
+    return reader.text(labels, MANAGED_LABEL, MANAGED_LABEL) in MANAGED_VALUES
 
 
 def declared_of(reader: Reader, notes: Object) -> Declared:

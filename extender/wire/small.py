@@ -30,11 +30,12 @@ def decode_topology(obj: object) -> Topology:
     return Topology(meta["name"], levels)
 
 
-def decode_namespace(obj: object) -> tuple[str, QueueName | None]:
-    """Name of a namespace and the queue that its label names."""
+def decode_namespace(obj: object) -> tuple[str, QueueName | None, bool]:
+    """Name of a namespace, the queue that its label names, and whether it is managed."""
     meta = metadata(obj, "name")
     reader = Reader()
-    return meta["name"], marks.queue_of(reader, reader.mapping(meta, "labels", "metadata.labels"))
+    labels = reader.mapping(meta, "labels", "metadata.labels")
+    return meta["name"], marks.queue_of(reader, labels), marks.managed(reader, labels)
 
 
 def decode_lease(obj: object) -> Lease:

@@ -79,7 +79,7 @@ class Cluster:
             if node is not None:
                 self.tell(messages.NodeSeen(node))
         for name, chosen in self.truth.namespace_queue.items():
-            self.tell(messages.NamespaceSeen(name, chosen))
+            self.tell(messages.NamespaceSeen(name, chosen, name in self.truth.managed))
         for group in self.truth.groups.values():
             self.tell(messages.GroupSeen(group))
         for queue in self.truth.queues.values():
@@ -242,9 +242,9 @@ class Cluster:
         if isinstance(thing, Pod) and thing.ours:
             self._queue(thing)
 
-    def choose_queue(self, namespace: str, queue: QueueName | None) -> None:
-        """The label of a namespace names this queue from now on."""
-        event = messages.NamespaceSeen(namespace, queue)
+    def label(self, namespace: str, queue: QueueName | None, managed: bool) -> None:
+        """The labels of a namespace say this from now on."""
+        event = messages.NamespaceSeen(namespace, queue, managed)
         self.truth.apply(event)
         self.watch.append(event)
 

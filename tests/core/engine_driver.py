@@ -153,9 +153,10 @@ def check(engine: Engine) -> None:
 
 
 def plain_usage(engine: Engine) -> dict[str, dict[str, int]]:
-    """What each queue uses: every pod of ours on a node and every reservation, up the tree as the engine reads it."""
+    """What each queue uses: every pod on a node that counts, every reservation, up the tree as the engine reads it."""
     sums: dict[str, dict[str, int]] = {}
-    pods = [pod for pod in engine.world.pods.values() if pod.ours and pod.node is not None and not pod.ended]
+    pods = [pod for pod in engine.world.pods.values() if pod.node is not None and not pod.ended]
+    pods = [pod for pod in pods if pod.ours or pod.namespace in engine.world.managed]
     charged = [(pod.queue or engine.world.queue_of(pod.group), pod.shape) for pod in pods]
     ledger = ledger_of(engine)
     reserved = [*ledger.planned().values(), *ledger.lingering().values()]

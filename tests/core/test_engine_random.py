@@ -148,9 +148,9 @@ class Machine(RuleBasedStateMachine):
             queue = replace(queue, generation=before.generation + (queue != before))
         self.cluster.show(queue)
 
-    @rule(name=st.sampled_from((None, "left", "right", "top")))
-    def namespace_queue(self, name: str | None) -> None:
-        self.cluster.choose_queue("team", name)
+    @rule(name=st.sampled_from((None, "left", "right", "top")), managed=st.booleans())
+    def namespace_labels(self, name: str | None, managed: bool) -> None:
+        self.cluster.label("team", name, managed)
 
     @rule(data=st.data())
     def queue_object_gone(self, data: st.DataObject) -> None:

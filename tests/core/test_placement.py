@@ -6,16 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.core.feasibility import Feasibility
 from extender.core.ids import NodeName, TaskName
-from extender.core.model import Node, Taint
+from extender.core.model import Node
 from extender.core.placement import Demand, Placement, place
 from extender.core.reasons import Reason, Refusal
-from extender.core.resources import MAX_ON_NODE, PODS, amounts
 from extender.core.snapshot import Room, Snapshot
 from tests import oracles, strategies
 from tests.builders import (
@@ -148,8 +146,14 @@ def check_refusal(nodes: Sequence[Node], demands: Sequence[Demand], refusal: Ref
     if any(demand.count and not rows for demand, rows in zip(demands, fitting, strict=True)):
         assert refusal.reason is Reason.CONSTRAINTS
     elif everywhere:
-        assert refusal.reason is Reason.TOPOLOGY
-        assert "problem" in detail or int(detail["fit"]) < int(detail["asked"])
+        assert refusal.reason in (Reason.TOPOLOGY, Reason.UNLABELLED)
+        lacking = [node for node in nodes if detail.get("label") not in node.labels]
+        assert 0 < int(detail["unlabelled"]) <= len(lacking) if "label" in detail else True
+        assert {"problem", "label"} & detail.keys() or int(detail["fit"]) < int(detail["asked"])
+    elif "largest" in detail:
+        name, part = str(detail["resource"]), [d for d in demands if detail.get("task", d.task) == d.task]
+        assert any(dict(demand.shape.request).get(name, 0) == detail["asked"] for demand in part)
+        assert int(detail["asked"]) > int(detail["largest"])
     elif refusal.reason is Reason.RESOURCES:
         chosen = [
             (demand, rows)
@@ -345,149 +349,6 @@ def test_nothing_asked_is_placed_nowhere() -> None:
         placement = place(make_room(), demands, preferred="kubernetes.io/hostname")
         assert isinstance(placement, Placement)
         assert placement.rows == tuple(() for _ in demands)
-
-
-# --- refusals ------------------------------------------------------------------------------------------
-
-WORKER, LAUNCHER = TaskName("worker"), TaskName("launcher")
-CLUSTER = (
-    make_topology(),
-    rack_node("a", 4, 0, 0),
-    rack_node("b", 4, 0, 1),
-    rack_node("c", 6, 1, 0),
-    make_node("far", taints=(Taint("t", "", "NoSchedule"),)),
-)
-ONE_IN_B0 = make_shape({GPU: 1}, selector=(("block", "b0"),))
-GPU_AND_CPU = make_shape({"cpu": 90_000, GPU: 1})
-
-NOT_OFFERED = ("problem", "no node offers it")
-
-REFUSALS: dict[str, tuple[list[Demand], dict[str, str], Refusal]] = {
-    "a selector that no node has": (
-        [Demand(ONE_GPU, 1, WORKER), Demand(make_shape(selector=(("block", "b9"),)), 1, LAUNCHER)],
-        {},
-        Refusal(Reason.CONSTRAINTS, (("task", "launcher"),)),
-    ),
-    "a lone pod that no node accepts": (
-        [Demand(make_shape(affinity=()), 1)],
-        {},
-        Refusal(Reason.CONSTRAINTS),
-    ),
-    "more of a resource than is free, with the numbers": (
-        [Demand(ONE_GPU, 15, WORKER)],
-        {},
-        Refusal(
-            Reason.RESOURCES,
-            (("task", "worker"), ("resource", GPU), ("asked", 15), ("free", 14)),
-        ),
-    ),
-    "what lacks most is named": (
-        [Demand(make_shape({"cpu": 96_000, GPU: 5}), 4)],
-        {},
-        Refusal(Reason.RESOURCES, (("resource", GPU), ("asked", 20), ("free", 14))),
-    ),
-    "each task has enough, but not all together": (
-        [Demand(ONE_GPU, 10, WORKER), Demand(ONE_GPU, 5, LAUNCHER)],
-        {},
-        Refusal(Reason.RESOURCES, (("resource", GPU), ("asked", 15), ("free", 14))),
-    ),
-    "the room of a task that needs nobody is no room for the others": (
-        [*(Demand(ONE_IN_B0, n, task) for n, task in ((8, WORKER), (1, LAUNCHER))), Demand(ONE_GPU, 0)],
-        {},
-        Refusal(Reason.RESOURCES, (("resource", GPU), ("asked", 9), ("free", 8))),
-    ),
-    "a resource that nobody has": (
-        [Demand(make_shape({"example.com/fpga": 1}), 2, WORKER)],
-        {},
-        Refusal(
-            Reason.RESOURCES,
-            (("task", "worker"), ("resource", "example.com/fpga"), ("asked", 2), ("free", 0), NOT_OFFERED),
-        ),
-    ),
-    "a resource that nobody has is named before one of which there is far too little": (
-        [Demand(make_shape({"example.com/fpga": 1, GPU: 100}), 1)],
-        {},
-        Refusal(Reason.RESOURCES, (("resource", "example.com/fpga"), ("asked", 1), ("free", 0), NOT_OFFERED)),
-    ),
-    "also one of another task": (
-        [Demand(make_shape({GPU: 100}), 1, LAUNCHER), Demand(make_shape({"example.com/fpga": 1}), 1, WORKER)],
-        {},
-        Refusal(
-            Reason.RESOURCES,
-            (("task", "worker"), ("resource", "example.com/fpga"), ("asked", 1), ("free", 0), NOT_OFFERED),
-        ),
-    ),
-    "a lone pod for a resource that nobody has": (
-        [Demand(make_shape({"example.com/fpga": 1}), 1)],
-        {},
-        Refusal(Reason.RESOURCES, (("resource", "example.com/fpga"), ("asked", 1), ("free", 0), NOT_OFFERED)),
-    ),
-    "a pod larger than any node": (
-        [Demand(make_shape({GPU: 7}), 1)],
-        {},
-        Refusal(Reason.FRAGMENTED, (("asked", 1), ("fit", 0))),
-    ),
-    "pieces too small for one task": (
-        [Demand(make_shape(), 1, LAUNCHER), Demand(make_shape({GPU: 5}), 2, WORKER)],
-        {},
-        Refusal(Reason.FRAGMENTED, (("task", "worker"), ("asked", 2), ("fit", 1))),
-    ),
-    "pieces too small for the two tasks together": (
-        [Demand(GPU_AND_CPU, 2, WORKER), Demand(make_shape({"cpu": 50_000}), 2, LAUNCHER)],
-        {},
-        Refusal(Reason.FRAGMENTED, (("asked", 4), ("fit", 3))),
-    ),
-    "room, but in no single block": (
-        [Demand(ONE_GPU, 9)],
-        {"required": "block"},
-        Refusal(Reason.TOPOLOGY, (("level", "block"), ("domain", "b0"), ("asked", 9), ("fit", 8))),
-    ),
-    "room, but in no single rack; preferred does not help": (
-        [Demand(ONE_GPU, 4, WORKER), Demand(make_shape({"cpu": 1, GPU: 2}), 2, LAUNCHER)],
-        {"required": "rack", "preferred": "block"},
-        Refusal(Reason.TOPOLOGY, (("level", "rack"), ("domain", "b1/r0"), ("asked", 6), ("fit", 5))),
-    ),
-    "nowhere at all is not blamed on topology": (
-        [Demand(ONE_GPU, 15)],
-        {"required": "block"},
-        Refusal(Reason.RESOURCES, (("resource", GPU), ("asked", 15), ("free", 14))),
-    ),
-    "a required level that nobody knows": (
-        [Demand(ONE_GPU, 1)],
-        {"required": "row"},
-        Refusal(Reason.TOPOLOGY, (("level", "row"), ("problem", "no topology has this level"))),
-    ),
-    "a preferred level that nobody knows": (
-        [Demand(ONE_GPU, 1)],
-        {"preferred": "row"},
-        Refusal(Reason.TOPOLOGY, (("level", "row"), ("problem", "no topology has this level"))),
-    ),
-    "a required level whose labels no node has": (
-        [Demand(ONE_GPU, 1)],
-        {"required": "kubernetes.io/hostname"},
-        Refusal(Reason.TOPOLOGY, (("level", "kubernetes.io/hostname"), ("asked", 1), ("fit", 0))),
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSALS, ids=str)
-def test_a_refusal_says_why_with_numbers(case: str) -> None:
-    demands, levels, expected = REFUSALS[case]
-    assert place(make_room(*CLUSTER), demands, **levels) == expected
-
-
-def test_an_empty_cluster_refuses() -> None:
-    assert place(make_room(), [Demand(ONE_GPU, 1)]) == Refusal(Reason.CONSTRAINTS)
-    assert place(make_room(), [Demand(ONE_GPU, 2)], required="kubernetes.io/hostname") == Refusal(Reason.CONSTRAINTS)
-
-
-def test_sums_of_the_largest_amounts_are_exact() -> None:
-    largest = MAX_ON_NODE
-    nodes = [Node(NodeName(f"n{n}"), {}, amounts({PODS: 9, "memory": largest})) for n in range(40_000)]
-    refusal = place(make_room(*nodes), [Demand(make_shape({"memory": largest}), 40_001)])
-    assert refusal == Refusal(
-        Reason.RESOURCES, (("resource", "memory"), ("asked", 40_001 * largest), ("free", 40_000 * largest))
-    )
 
 
 def test_reserved_room_is_not_given_again() -> None:

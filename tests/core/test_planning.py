@@ -284,7 +284,7 @@ def test_a_plan_never_takes_more_than_there_is_nor_starts_half(
         pytest.param(
             2,
             {"selector": (("disk", "fast"),)},
-            Refusal(Reason.CONSTRAINTS),
+            Refusal(Reason.CONSTRAINTS, (("unmatched", "disk=fast"),)),
             id="no node would ever do: that needs a person",
         ),
     ],

@@ -14,7 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
+from extender.wire import marks
+
 MANIFESTS = pathlib.Path(__file__).resolve().parents[2] / "manifests"
+#: components that a user adds to an overlay
+OPTIONAL = ("node-agent",)
 MINORS = ("1.34", "1.35", "1.36", "1.37")
 SCHEDULER_IMAGE = "registry.k8s.io/kube-scheduler"
 Object = dict[str, Any]
@@ -76,8 +80,11 @@ def test_each_overlay_sets_a_scheduler_of_its_own_minor(minor: str) -> None:
 
 
 @pytest.mark.parametrize(("minor", "served"), [("1.34", False), ("1.35", False), ("1.36", True), ("1.37", True)])
-def test_the_gating_policy_stands_only_where_it_is_served_by_default(minor: str, served: bool) -> None:
-    assert bool(of_kind("MutatingAdmissionPolicy", MANIFESTS / "overlays" / minor)) is served
+def test_policies_that_change_pods_stand_only_where_they_are_served_by_default(minor: str, served: bool) -> None:
+    named = {
+        policy["metadata"]["name"] for policy in of_kind("MutatingAdmissionPolicy", MANIFESTS / "overlays" / minor)
+    }
+    assert named == ({"muster-queue-gate", "muster-managed"} if served else set())
 
 
 @pytest.mark.parametrize(("minor", "known"), [("1.34", False), ("1.35", True), ("1.36", True), ("1.37", True)])
@@ -88,6 +95,8 @@ def test_native_gangs_are_switched_off_where_the_scheduler_knows_the_gate(minor:
 
 def test_every_file_of_base_and_components_is_reached() -> None:
     reached = set(resources(MANIFESTS)) | {MANIFESTS / "base" / "scheduler-config.yaml"}
+    for name in OPTIONAL:
+        reached |= set(resources(MANIFESTS / "components" / name))
     written = {
         path
         for folder in ("base", "components")
@@ -234,13 +243,63 @@ def test_every_binding_gives_a_role_that_exists_to_our_account_only() -> None:
 # --- policies and definitions ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"])
-def test_a_broken_policy_stops_nobody_and_foreign_pods_are_left_out_first(kind: str) -> None:
-    (policy,) = of_kind(kind)
-    assert policy["spec"]["failurePolicy"] == "Ignore"
-    assert policy["spec"]["matchConditions"][0]["name"] == "scheduler-is-muster"
-    (binding,) = of_kind(f"{kind}Binding")
-    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+def policies(kind: str) -> dict[str, tuple[Object, Object]]:
+    """What each policy of a kind says, and its one binding."""
+    bindings = {binding["metadata"]["name"]: binding["spec"] for binding in of_kind(f"{kind}Binding")}
+    found = {policy["metadata"]["name"]: policy["spec"] for policy in of_kind(kind)}
+    assert found.keys() == bindings.keys()
+    assert all(binding["policyName"] == name for name, binding in bindings.items())
+    return {name: (spec, bindings[name]) for name, spec in found.items()}
+
+
+ALL_POLICIES = policies("MutatingAdmissionPolicy") | {
+    f"validating {name}": both for name, both in policies("ValidatingAdmissionPolicy").items()
+}
+
+
+@pytest.mark.parametrize(("policy", "binding"), ALL_POLICIES.values(), ids=ALL_POLICIES)
+def test_a_broken_policy_stops_nobody_and_foreign_pods_are_left_out_first(policy: Object, binding: Object) -> None:
+    assert policy["failurePolicy"] == "Ignore"
+    (rule, *_) = policy["matchConstraints"]["resourceRules"]
+    if rule["resources"] != ["pods"]:
+        return
+    of_ours = policy.get("matchConditions", [{}])[0].get("name") == "scheduler-is-muster"
+    selected = binding.get("matchResources", {}).get("namespaceSelector", {}).get("matchExpressions", [{}])[0]
+    assert of_ours or selected["key"] == "muster.dev/managed"
+
+
+def test_a_pod_that_is_made_ours_is_gated_by_the_same_rules_as_one_that_was_born_ours() -> None:
+    (gate, _), (managed, _) = (
+        policies("MutatingAdmissionPolicy")[name] for name in ("muster-queue-gate", "muster-managed")
+    )
+    assert managed["variables"][: len(gate["variables"])] == gate["variables"]
+    expression = gate["mutations"][0]["jsonPatch"]["expression"]
+    setting, gating = (mutation["jsonPatch"]["expression"] for mutation in managed["mutations"])
+    assert setting == "[JSONPatch{op: 'add', path: '/spec/schedulerName', value: 'muster'}]"
+    assert gating == expression.replace("variables.isOpen ?", "variables.isOpen || variables.isGated ?")
+    assert managed["matchConstraints"] == gate["matchConstraints"]
+
+
+def test_the_component_that_sets_the_scheduler_says_so_to_the_policy_that_warns() -> None:
+    (warns, binding) = policies("ValidatingAdmissionPolicy")["muster-managed"]
+    assert binding["validationActions"] == ["Warn"]
+    (patch,) = documents(MANIFESTS / "components" / "managed-namespaces" / "kustomization.yaml")[0]["patches"]
+    test, change = yaml.safe_load(patch["patch"])
+    assert (test["op"], change["op"], change["value"]) == ("test", "replace", "true")
+    index = [variable["name"] for variable in warns["variables"]].index(test["value"])
+    assert [test["path"], change["path"]] == [f"/spec/variables/{index}/{field}" for field in ("name", "expression")]
+
+
+def test_neither_the_cluster_nor_muster_itself_can_come_to_depend_on_muster() -> None:
+    _, binding = policies("MutatingAdmissionPolicy")["muster-managed"]
+    selected = {one["key"]: one for one in binding["matchResources"]["namespaceSelector"]["matchExpressions"]}
+    assert selected["muster.dev/managed"]["values"] == ["enforce"]
+    kept = selected["kubernetes.io/metadata.name"]
+    assert (kept["operator"], kept["values"]) == ("NotIn", ["kube-system", "muster-system"])
+    label, _ = policies("ValidatingAdmissionPolicy")["muster-managed-label"]
+    values, places = (validation["expression"] for validation in label["validations"])
+    assert all(f"'{value}'" in values for value in marks.MANAGED_VALUES)
+    assert all(f"'{name}'" in places for name in kept["values"])
 
 
 def schema_nodes(schema: Object, path: str, asked: bool) -> Iterator[tuple[str, Object, bool]]:

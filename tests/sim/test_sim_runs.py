@@ -21,9 +21,11 @@ HOLD = {
     "gang": {"TR-001", "TR-002", "TR-004", "TR-005"},
     "api": {"TR-032"},
     "malformed": {"TR-035"},
-    "queue": {"TR-009", "TR-012", "TR-013"},
+    "elastic": {"TR-007"},
+    "queue": {"TR-008", "TR-009", "TR-012", "TR-013"},
     "drf": {"TR-015"},
-    "topology": {"TR-026"},
+    "explain": {"TR-034"},
+    "topology": {"TR-023", "TR-026"},
 }
 
 

@@ -30,10 +30,15 @@ def test_a_topology_without_sound_levels_is_refused(levels: object) -> None:
 @table(
     "labels, want",
     {
-        "a queue": ({"muster.dev/queue": "team-a"}, ("x", "team-a")),
-        "none": ({"a": "b"}, ("x", None)),
-        "no labels": (None, ("x", None)),
-        "a number": ({"muster.dev/queue": 3}, ("x", None)),
+        "a queue": ({"muster.dev/queue": "team-a"}, ("x", "team-a", False)),
+        "none": ({"a": "b"}, ("x", None, False)),
+        "no labels": (None, ("x", None, False)),
+        "a number": ({"muster.dev/queue": 3}, ("x", None, False)),
+        "managed": ({"muster.dev/managed": "enforce"}, ("x", None, True)),
+        "managed by warning": ({"muster.dev/managed": "warn", "muster.dev/queue": "a"}, ("x", "a", True)),
+        "managed in another way": ({"muster.dev/managed": "Enforce"}, ("x", None, False)),
+        "managed by nothing": ({"muster.dev/managed": ""}, ("x", None, False)),
+        "managed by a number": ({"muster.dev/managed": 1}, ("x", None, False)),
     },
 )
 def test_namespace(labels: Any, want: tuple) -> None:
