@@ -76,6 +76,7 @@ class Facts:
         self._labels = labels
         self._masks: dict[Constraints, Mask] = {}
         self._domains: dict[Keys, Domains] = {}
+        self._chains: dict[str | None, Keys] = {}
 
     @property
     def open(self) -> Mask:
@@ -104,7 +105,24 @@ class Facts:
 
     def knows_level(self, level: str) -> bool:
         """True when a Topology has the level or a node bears a label of that key."""
-        return self.levels.declared(level) or bool(self.label(level).present.any())
+        return self.levels.declared(level) or self.borne(level)
+
+    def borne(self, key: str) -> bool:
+        """True when a node bears a label of this key."""
+        return bool(self.label(key).present.any())
+
+    def chain(self, level: str | None) -> Keys:
+        """All levels of the topology that contains this one; of the first one for None."""
+        found = self._chains.get(level)
+        if found is None:
+            found = self.levels.chain(level, self.borne)
+            _keep(self._chains, level, found, _DOMAINS)
+        return found
+
+    def path(self, level: str) -> Keys:
+        """The levels from the broadest to this one."""
+        chain = self.chain(level)
+        return chain[: chain.index(level) + 1]
 
     def label(self, key: str) -> Coded[str]:
         """The column of a label, read from the nodes at first use."""

@@ -123,8 +123,8 @@ def _home(domains: Domains, fixed: Sequence[int]) -> int | None:
 
 def _stages(facts: Facts, required: str | None, preferred: str | None) -> list[Keys]:
     """Paths of the levels to try, narrow to broad; the last is the required level or the whole cluster."""
-    outer = facts.levels.path(required) if required is not None else ()
-    inner = facts.levels.path(preferred) if preferred is not None else ()
+    outer = facts.path(required) if required is not None else ()
+    inner = facts.path(preferred) if preferred is not None else ()
     if preferred in outer:
         return [outer]  # one domain of the required level is one of the preferred level too
     if inner[: len(outer)] != outer:  # levels of two topologies: domains are where both agree
@@ -151,7 +151,7 @@ class _Planner:
         self._required = required
         self._facts = room.snapshot.facts
         self._stages = _stages(self._facts, required, preferred)
-        self._finest = self._facts.levels.chain(preferred or required)
+        self._finest = self._facts.chain(preferred or required)
         self._capacities = [ask.capacity(room.free, ask.mask) for ask in asks]
         self._effort = Effort()
 

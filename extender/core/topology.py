@@ -9,7 +9,7 @@ within their parent. A node that lacks a label on the path is in no domain of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,24 +23,47 @@ Keys = tuple[str, ...]
 
 #: is a level of its own even where no Topology names it and no node bears it yet
 HOSTNAME = "kubernetes.io/hostname"
+#: labels that clouds and fabric tools put on nodes, from broad to narrow, as their documents order them; what no node
+#: bears is left out. An accelerator's domain (NVLink) and a rack that is no part of the fabric stand alone.
+SCHEMES: tuple[Keys, ...] = (
+    # topograph from 1.0 on: tier 0 is next to the node, and there may be any number of them
+    tuple(f"fabric.topograph.run/tier-{tier}" for tier in range(9, -1, -1)),
+    ("accelerator.topograph.run/domain", "accelerator.topograph.run/sub-domain"),
+    # topograph before 1.0, and its first names
+    tuple(f"network.topology.nvidia.com/{name}" for name in ("datacenter", "core", "spine", "block", "leaf")),
+    # AWS counts from the top
+    tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in range(1, 10)),
+    tuple(f"cloud.google.com/gce-topology-{name}" for name in ("block", "subblock", "host")),
+    tuple(f"oci.oraclecloud.com/host.{name}" for name in ("hpc_island_id", "network_block_id", "rack_id")),
+    tuple(f"ib.coreweave.cloud/{name}" for name in ("fabric", "superpod", "leafgroup")),
+    ("volcano.sh/hypercluster", "volcano.sh/hypernode"),
+    ("cloud.provider.com/topology-block", "cloud.provider.com/topology-rack"),
+    ("topology.kubernetes.io/region", "topology.kubernetes.io/zone"),
+)
 
 
 class Levels:
-    """The declared levels: the first Topology by name that contains a level gives its path."""
+    """The declared levels: the first Topology by name that contains a level gives its path, else a scheme does.
+
+    Schemes are cut to the labels that nodes bear, which `borne` tells.
+    """
 
     def __init__(self, topologies: Iterable[Topology] = ()) -> None:
         self._chains: list[Keys] = [t.levels for t in sorted(topologies, key=lambda t: t.name) if t.levels]
 
-    def chain(self, level: str | None) -> Keys:
-        """All levels of the topology that contains this one; of the first topology for None."""
-        if level is None:
-            return self._chains[0] if self._chains else ()
-        return next((chain for chain in self._chains if level in chain), (level,))
+    def chain(self, level: str | None, borne: Callable[[str], bool]) -> Keys:
+        """All levels of the topology or scheme that contains this one; for None, of the first that there is.
 
-    def path(self, level: str) -> Keys:
-        """The levels from the broadest to this one; an undeclared level stands alone."""
-        chain = self.chain(level)
-        return chain[: chain.index(level) + 1]
+        A level that nobody declares and no scheme has stands alone.
+        """
+        if level is None:
+            there = (tuple(filter(borne, scheme)) for scheme in SCHEMES)
+            return self._chains[0] if self._chains else next(filter(None, there), ())
+        for chain in self._chains:
+            if level in chain:
+                return chain
+        scheme = next((scheme for scheme in SCHEMES if level in scheme), ())
+        return tuple(key for key in scheme if key == level or borne(key)) or (level,)
 
     def declared(self, level: str) -> bool:
         """True when a Topology names the level, or when it needs none."""

@@ -16,7 +16,7 @@ from extender.core.model import Constraints, Expression, Node, Taint, Term, Tole
 from extender.core.placement import Demand, Placement, place
 from extender.core.resources import MAX_ON_NODE, MAX_PODS_ON_NODE, MEMORY, PODS
 from extender.core.snapshot import Room, Snapshot
-from extender.core.topology import Domains, Levels
+from extender.core.topology import HOSTNAME, Domains
 from extender.core.world import World
 from tests import oracles, strategies
 from tests.builders import (
@@ -307,11 +307,11 @@ def test_a_domain_is_the_path_and_a_node_that_lacks_a_label_on_it_is_in_none() -
         make_node("d", labels={"block": "b2"}),
         make_node("e", labels={"block": "b2", "rack": "r1"}),
     ).snapshot.facts
-    racks = facts.domains(facts.levels.path("rack"))
+    racks = facts.domains(facts.path("rack"))
     names = facts.roster.names
     assert where(racks, names) == {"a": ("b1", "r1"), "b": ("b2", "r1"), "e": ("b2", "r1")}
     assert [names[row] for row in racks.rows(1)] == ["b", "e"]
-    assert set(where(facts.domains(facts.levels.path("block")), names)) == {"a", "b", "d", "e"}
+    assert set(where(facts.domains(facts.path("block")), names)) == {"a", "b", "d", "e"}
     assert set(where(facts.domains(()), names)) == set("abcde")
 
 
@@ -326,8 +326,46 @@ def test_a_domain_is_the_path_and_a_node_that_lacks_a_label_on_it_is_in_none() -
     ids=["narrow", "broad", "in the second topology", "in none"],
 )
 def test_a_level_has_the_path_of_the_first_topology_that_contains_it(level: str, path: tuple[str, ...]) -> None:
-    levels = Levels([make_topology("zone", "rack", "host", name="b"), make_topology("block", "rack", name="a")])
-    assert levels.path(level) == path
+    topologies = make_topology("zone", "rack", "host", name="b"), make_topology("block", "rack", name="a")
+    assert make_room(*topologies).snapshot.facts.path(level) == path
+
+
+AWS = "topology.k8s.aws/network-node-layer-"
+TIER = "fabric.topograph.run/tier-"
+OLD = "network.topology.nvidia.com/"
+GKE = "cloud.google.com/gce-topology-"
+OCI = "oci.oraclecloud.com/host."
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+
+
+@pytest.mark.parametrize(
+    ("borne", "level", "path"),
+    [
+        pytest.param([AWS + n for n in "321"], AWS + "3", (AWS + "1", AWS + "2", AWS + "3"), id="AWS"),
+        pytest.param([AWS + n for n in "4321"], AWS + "2", (AWS + "1", AWS + "2"), id="of four layers, the second"),
+        pytest.param([TIER + n for n in "012"], TIER + "0", (TIER + "2", TIER + "1", TIER + "0"), id="topograph"),
+        pytest.param([OLD + "spine", OLD + "leaf"], OLD + "leaf", (OLD + "spine", OLD + "leaf"), id="no core there"),
+        pytest.param([GKE + "block", GKE + "subblock"], GKE + "subblock", (GKE + "block", GKE + "subblock"), id="GKE"),
+        pytest.param([OCI + "rack_id"], OCI + "rack_id", (OCI + "rack_id",), id="OCI's lowest alone"),
+        pytest.param([ZONE, REGION, HOSTNAME], ZONE, (REGION, ZONE), id="a zone in its region"),
+        pytest.param([ZONE, REGION, HOSTNAME], HOSTNAME, (HOSTNAME,), id="a host is itself wherever it stands"),
+        pytest.param(["nvidia.com/gpu.clique"], "nvidia.com/gpu.clique", ("nvidia.com/gpu.clique",), id="NVLink"),
+        pytest.param([], AWS + "2", (AWS + "2",), id="that no node bears yet"),
+    ],
+)
+def test_labels_of_clouds_and_fabrics_are_levels_without_a_topology(
+    borne: list[str], level: str, path: tuple[str, ...]
+) -> None:
+    facts = make_room(make_node("a", labels=dict.fromkeys(borne, "x")), make_node("b")).snapshot.facts
+    assert facts.path(level) == path
+    assert facts.knows_level(level) == (level in borne or level == HOSTNAME)
+
+
+def test_a_topology_comes_before_the_schemes() -> None:
+    node = make_node("a", labels={AWS + "1": "x", AWS + "2": "y"})
+    assert make_room(node).snapshot.facts.chain(None) == (AWS + "1", AWS + "2")
+    facts = make_room(make_topology(ZONE, AWS + "2"), node).snapshot.facts
+    assert facts.path(AWS + "2") == facts.chain(None) == (ZONE, AWS + "2")
 
 
 def test_levels_are_known_when_declared_borne_by_a_node_or_the_host_name() -> None:
@@ -338,12 +376,12 @@ def test_levels_are_known_when_declared_borne_by_a_node_or_the_host_name() -> No
 
 def test_a_topology_that_comes_changes_or_goes_changes_the_levels_of_the_next_facts() -> None:
     world, feasibility = make_world(make_node("a")), Feasibility()
-    seen = [feasibility.at(world).levels.path("rack")]
+    seen = [feasibility.at(world).path("rack")]
     for levels in (("block", "rack"), ("spine", "rack")):
         show(world, [make_topology(*levels)])
-        seen.append(feasibility.at(world).levels.path("rack"))
+        seen.append(feasibility.at(world).path("rack"))
     world.apply(messages.TopologyGone("network"))
-    seen.append(feasibility.at(world).levels.path("rack"))
+    seen.append(feasibility.at(world).path("rack"))
     assert seen == [("rack",), ("block", "rack"), ("spine", "rack"), ("rack",)]
 
 
