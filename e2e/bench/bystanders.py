@@ -67,7 +67,7 @@ def _key(process: str, some: crowd.Crowd) -> dict[str, Any]:
 
 def _label(row: dict[str, Any]) -> str:
     some = crowd.Crowd(1, row["waiting"], row["gated"])
-    return f"{'own' if row['process'] == OURS else 'other'} process, {some!s:12}"
+    return f"{'own' if row['process'] == OURS else 'other'} process, {some}"
 
 
 def _one(

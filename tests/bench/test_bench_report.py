@@ -115,7 +115,7 @@ def test_the_tables_of_the_parts_are_made_from_the_file():
     }
     text = bystanders.table(json.loads(json.dumps({"bystanders": standing})))
     assert "other process, none waiting" in text
-    assert "other process, 500 strays   / none:  1.10 [1.10 .. 1.10], at most 1.25 wanted" in text
+    assert "other process, 500 strays / none:  1.10 [1.10 .. 1.10], at most 1.25 wanted" in text
     beside = part | {
         "queues": 200,
         "gated": 2000,
