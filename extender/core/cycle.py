@@ -29,6 +29,7 @@ from extender.core.resources import add
 from extender.core.snapshot import Room, Snapshot
 from extender.core.usage import Usage
 from extender.core.vacancy import Vacancy
+from extender.core.visibility import Visibility
 from extender.core.wholes import Wholes
 from extender.core.world import World
 
@@ -64,6 +65,7 @@ class Cycle:
         self.wholes = Wholes(world, self.plans.under_way)
         self.repair = Repair(world, self.plans, self.wholes)
         self.vacancy = Vacancy(world, self.usage)
+        self.visibility = Visibility(world, self.usage, self.plans.ledger)
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
         self.dirty: dict[GroupKey, None] = {}
         self.grown = False
@@ -91,6 +93,7 @@ class Cycle:
         self.backlog = Backlog()
         self.opening.restart()
         self.statements.restart()
+        self.visibility.restart()
         for index in (self.dirty, self._timers, self._waiting, self.suspects):
             index.clear()
 
@@ -112,6 +115,8 @@ class Cycle:
             for entry in self._turns():  # 3. order
                 self._turn(entry, room, failed, now)  # 4. place
         self._list_open_queues(now)
+        waiting = map(self.entries.__getitem__, self._waiting)
+        self.effects += self.visibility.due(waiting, self.backlog.strays, now)
         self.effects += self.vacancy.statements(now)
         self.effects += self.statements.due(self.world.queues, self.usage, self.backlog, self._shared, now)
 

@@ -286,6 +286,8 @@ class Queue:
     min_runtime: int = 0
     #: seconds that a running group may stay below its minimum before it is evicted whole; None: for ever
     stale: int | None = None
+    #: what waits there for room is shown to a cluster autoscaler
+    visible: bool = False
     uid: str = ""
     generation: int = 0
     #: as it stands in an object of ours

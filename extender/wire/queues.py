@@ -47,6 +47,7 @@ def decode_queue(source: Source, obj: object) -> Queue:
         namespaces=_namespaces(reader, spec),
         min_runtime=reader.integer(spec, "minRuntimeSeconds", "spec.minRuntimeSeconds", 0, _MAX_SECONDS) or 0,
         stale=reader.integer(spec, "staleSeconds", "spec.staleSeconds", 0, _MAX_SECONDS),
+        visible=_visible(reader, spec),
         uid=reader.text(meta, "uid", "metadata.uid"),
         generation=reader.integer(meta, "generation", "metadata.generation") or 0,
         status=_status(status) if source is Source.MUSTER else QueueStatus(),
@@ -68,6 +69,13 @@ def _closed(reader: Reader, source: Source, spec: Object, status: Object) -> boo
         reader.note("spec.state", state, "Open or Closed")
     stands = reader.text(status, "state", "status.state") if source is Source.VOLCANO else ""
     return state == "Closed" or stands in _CLOSED
+
+
+def _visible(reader: Reader, spec: Object) -> bool:
+    said = reader.text(spec, "autoscaling", "spec.autoscaling") or "Hidden"
+    if said not in ("Hidden", "Visible"):
+        reader.note("spec.autoscaling", said, "Hidden or Visible")
+    return said == "Visible"
 
 
 def _namespaces(reader: Reader, spec: Object) -> frozenset[str] | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from extender.core import messages, verbs
 from extender.core.engine import Engine
 from extender.core.ids import QUEUE_GATE, GroupKey, NodeName, PodUid, QueueName, Source
-from extender.core.membership import Need, satisfied
+from extender.core.membership import Need, Standing, satisfied, standing
 from extender.core.model import Group, Hold, Node, Pod, Queue
 from extender.core.view import Member
 from extender.core.world import World
@@ -98,6 +98,7 @@ class Cluster:
             effects = self.engine.handle(event, self.now)
             engine_driver.check(self.engine)
             self._check_capabilities(before, event)
+            self._check_shown([effect for effect in effects if isinstance(effect, messages.Ungate)])
             self._check_evictions([effect for effect in effects if isinstance(effect, messages.Evict)])
             found += effects
         if not self.engine.active:
@@ -121,6 +122,29 @@ class Cluster:
         after = self._used()
         for what, most in self._caps().items():
             assert after[what] <= max(most, before[what]), f"{what} exceeds its capability"
+
+    def _check_shown(self, ungated: list[messages.Ungate]) -> None:
+        """A gate comes off for a place, or for room that is waited for within quota where the queue shows that."""
+        world, usage = self.engine.world, self.engine.usage
+        shown = [world.pods[effect.uid] for effect in ungated if self.engine.view.planned(effect.uid) is None]
+        for group in {pod.group for pod in shown}:
+            queue, refusal = world.queue_of(group), self.engine.entries[group].refusal
+            assert world.queues[queue].visible
+            assert refusal is not None
+            assert refusal.reason.value in (
+                "InsufficientResources",
+                "Fragmented",
+                "TopologyUnsatisfied",
+                "NoMatchingNode",
+            )
+            waiting = [pod for pod in world.members[group].values() if standing(pod) is Standing.WAITING]
+            under_way = self.engine._cycle.visibility._asked
+            assert all(not pod.queue_gated or pod.uid in under_way for pod in waiting), "a part of it stays hidden"
+            gpus = sum(dict(pod.shape.request).get(builders.GPU, 0) for pod in waiting)
+            for name in usage.tree.path(queue):
+                most = dict(world.queues[name].capability).get(builders.GPU) if name in world.queues else None
+                used = usage.of(name).get(builders.GPU, 0)
+                assert most is None or not gpus or used + gpus <= most, f"{name} has no quota for it"
 
     def _check_evictions(self, evictions: list[messages.Evict]) -> None:
         """Only pods of ours that somebody replaces go, for a race only, and no group is left with some but too few."""

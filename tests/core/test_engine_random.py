@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -48,12 +49,15 @@ class Machine(RuleBasedStateMachine):
         sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4),
         rack=st.booleans(),
         owned=st.sampled_from((0, 3, 6)),
+        visible=st.booleans(),
     )
-    def begin(self, nominating: bool, sizes: list[int], rack: bool, owned: int) -> None:
+    def begin(self, nominating: bool, sizes: list[int], rack: bool, owned: int, visible: bool) -> None:
         above = engine_driver.BY_NOMINATION if nominating else engine_driver.BY_LIST
         self.cluster = Cluster(above)
-        self.cluster.show(builders.make_queue("left", deserved=((builders.GPU, owned),) if owned else ()))
-        self.cluster.show(builders.make_queue("right"))
+        self.cluster.show(
+            builders.make_queue("left", deserved=((builders.GPU, owned),) if owned else (), visible=visible)
+        )
+        self.cluster.show(builders.make_queue("right", visible=visible))
         for name, gpus in zip(NODES, sizes, strict=False):
             labels = {"rack": f"r{int(name[1:]) % 2}"} if rack else {}
             self.cluster.show(builders.gpu_node(name, gpus, labels))
@@ -129,8 +133,11 @@ class Machine(RuleBasedStateMachine):
         kept=st.sampled_from((0, 0, 0, 1, 2)),
         owned=st.sampled_from((0, 0, 1, 2, 4)),
         closed=st.sampled_from((False, False, False, True)),
+        visible=st.booleans(),
     )
-    def queue_object(self, name: str, parent: str | None, cap: int | None, kept: int, owned: int, closed: bool) -> None:
+    def queue_object(
+        self, name: str, parent: str | None, cap: int | None, kept: int, owned: int, closed: bool, visible: bool
+    ) -> None:
         queue = builders.make_queue(
             name,
             parent=parent,
@@ -138,6 +145,7 @@ class Machine(RuleBasedStateMachine):
             guarantee=((builders.GPU, kept),) if kept else (),
             deserved=((builders.GPU, owned),) if owned else (),
             closed=closed,
+            visible=visible,
             generation=1,
         )
         before = self.cluster.truth.queues.get(queue.name)
@@ -347,6 +355,7 @@ def at_rest(cluster: Cluster) -> None:
         queue = engine.world.queue_of(key)
         strays[queue] += sum(1 for p in members if standing(p) is Standing.WAITING and not p.queue_gated)
         backlog[queue] += entry.refusal.reason in FOR_ROOM
+        in_sight(cluster, members, entry.refusal.reason)
         if entry.refusal.reason is Reason.SCHEDULER_REFUSED:
             assert any(pod.uid in cluster.conflicts for pod in members), f"{key} was refused by nobody"
             continue
@@ -386,6 +395,17 @@ def overcommits(cluster: Cluster) -> None:
             race = cluster.raced.get(name)
             if race is not None and race.rival in there and race.node == node:
                 assert not race.alone & there.keys(), f"{name} could be mended: {outlook}"
+
+
+def in_sight(cluster: Cluster, members: Collection[Pod], reason: Reason) -> None:
+    """Where queues show who waits for room and nothing has a cap, nobody who does stands behind a gate."""
+    queues, first = cluster.engine.world.queues, next(iter(members))
+    queue = queues.get(cluster.engine.world.queue_of(first.group))
+    started = cluster.engine.entries[first.group].running or any(pod.node for pod in members)
+    if queue is None or not queue.visible or started or any(one.capability for one in queues.values()):
+        return
+    if reason in (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.CONSTRAINTS):
+        assert not any(pod.queue_gated for pod in members if standing(pod) is Standing.WAITING)
 
 
 def queue_statements(cluster: Cluster) -> None:

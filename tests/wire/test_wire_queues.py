@@ -32,6 +32,8 @@ def volcano(spec: Any = None, status: Any = None, name: str = "x") -> Queue:
         "a parent": ({"parent": "root"}, {"parent": "root"}),
         "closed": ({"state": "Closed"}, {"closed": True}),
         "open": ({"state": "Open"}, {}),
+        "seen by an autoscaler": ({"autoscaling": "Visible"}, {"visible": True}),
+        "hidden from an autoscaler": ({"autoscaling": "Hidden"}, {}),
         "amounts in base units": (
             {"capability": {"cpu": "1500m", "memory": "1Gi", "nvidia.com/gpu": 8, "pods": "10"}},
             {"capability": (("cpu", 1500), ("memory", 2**30), ("nvidia.com/gpu", 8), ("pods", 10))},
@@ -58,6 +60,8 @@ def test_a_queue_of_ours(spec: dict, want: dict) -> None:
     "spec, problem",
     {
         "less than no time": ({"staleSeconds": -1}, "spec.staleSeconds: -1 is not an integer from 0 to 31536000"),
+        "seen or not": ({"autoscaling": "visible"}, "spec.autoscaling: 'visible' is not Hidden or Visible"),
+        "seen by a flag": ({"autoscaling": True}, "spec.autoscaling: True is not a text"),
         "a state unknown": ({"state": "Ajar"}, "spec.state: 'Ajar' is not Open or Closed"),
         "a parent that is a list": ({"parent": ["a"]}, "spec.parent: ['a'] is not a text"),
         "less than nothing": ({"capability": {"cpu": "-1"}}, "spec.capability[cpu]: '-1' is negative"),
