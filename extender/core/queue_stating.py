@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from extender.core import fairshare
 from extender.core.backlog import Backlog
+from extender.core.firm import Firm
 from extender.core.ids import QueueName, Source
 from extender.core.messages import StateQueue
 from extender.core.model import Queue, QueueCondition, QueueStatus
@@ -29,7 +30,7 @@ _RESOURCES = 32
 #: the share of a queue that uses something of which it has none
 ABOVE_ALL = "inf"
 
-VALID, COVERED = "Valid", "GuaranteeCovered"
+VALID, COVERED, LOANS = "Valid", "GuaranteeCovered", "LoansRecoverable"
 
 
 class Statements:
@@ -57,6 +58,7 @@ class Statements:
         queues: Mapping[QueueName, Queue],
         usage: Usage,
         backlog: Backlog,
+        firm: Firm,
         shared: Callable[[], Sums],
         now: float,
     ) -> list[StateQueue]:
@@ -76,7 +78,7 @@ class Statements:
             if now < self._not_before.get(queue.name, now) or len(writes) >= WRITES_A_LOOK:
                 continue
             known = self._known(queue)
-            status = _status(queue, usage, backlog, shares.get(queue.name, {}), known, now)
+            status = _status(queue, usage, backlog, firm, shares.get(queue.name, {}), known, now)
             if status != known:
                 self._asked[queue.name] = (status, queue.uid, queue.status)
                 self._not_before[queue.name] = now + WRITE_SECONDS
@@ -103,7 +105,13 @@ def _wanted(usage: Usage, backlog: Backlog) -> dict[QueueName, Sums]:
 
 
 def _status(
-    queue: Queue, usage: Usage, backlog: Backlog, share: Mapping[str, int], known: QueueStatus, now: float
+    queue: Queue,
+    usage: Usage,
+    backlog: Backlog,
+    firm: Firm,
+    share: Mapping[str, int],
+    known: QueueStatus,
+    now: float,
 ) -> QueueStatus:
     at, used = usage.tree.at(queue.name), usage.of(queue.name)
     assert at is not None
@@ -113,7 +121,7 @@ def _status(
         pending=backlog.groups[queue.name],
         state="Open" if at.closed_by is None else "Closing" if used else "Closed",
         generation=queue.generation,
-        conditions=tuple(_since(condition, known, now) for condition in _conditions(at, usage)),
+        conditions=tuple(_since(condition, known, now) for condition in _conditions(at, usage, firm)),
     )
 
 
@@ -129,7 +137,7 @@ def _decimal(share: Fraction | None) -> str:
     return f"{hundredths // 100}.{hundredths % 100:02}"
 
 
-def _conditions(at: Position, usage: Usage) -> list[QueueCondition]:
+def _conditions(at: Position, usage: Usage, firm: Firm) -> list[QueueCondition]:
     blame, short = at.blame, usage.grants.short.get(at.queue.name)
     found = [
         QueueCondition(VALID, True, "Valid", "", 0)
@@ -141,6 +149,11 @@ def _conditions(at: Position, usage: Usage) -> list[QueueCondition]:
         found.append(QueueCondition(COVERED, False, kind.value, f"{resource}: of {named} only {kept} can be kept", 0))
     elif at.queue.guarantee and blame is None:
         found.append(QueueCondition(COVERED, True, "Covered", "", 0))
+    lent = firm.lent(at.queue.name)
+    if lent is not None:
+        resource, amount, budget = lent
+        by = f"disruption budget {budget}" if budget else "groups that may not be preempted"
+        found.append(QueueCondition(LOANS, False, "Protected", f"{resource}: {amount} borrowed, protected by {by}", 0))
     return found
 
 

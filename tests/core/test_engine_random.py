@@ -34,7 +34,10 @@ GROUPS = ("a", "b", "c")
 QUEUES = {"a": "left", "b": "right", "c": None}
 JOB = Owner("Job", "job", "uid-of-job")
 NODES = ("n0", "n1", "n2", "n3")
-FOR_ROOM = (*(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED, Reason.QUOTA, Reason.RESERVED),)
+FOR_ROOM = (
+    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED, Reason.QUOTA),
+    *(Reason.RESERVED, Reason.VICTIMS, Reason.NO_VICTIMS),
+)
 
 
 class Machine(RuleBasedStateMachine):
@@ -114,10 +117,14 @@ class Machine(RuleBasedStateMachine):
         least=st.integers(1, 5),
         servers=st.sampled_from((0, 0, 1)),
         required=st.sampled_from((None, None, "rack")),
+        preemptible=st.sampled_from((None, None, None, False)),
     )
-    def group_object(self, name: str, least: int, servers: int, required: str | None) -> None:
+    def group_object(
+        self, name: str, least: int, servers: int, required: str | None, preemptible: bool | None = None
+    ) -> None:
+        tasks = {"ps": servers} if servers else {}
         group = builders.make_group(
-            name, least, {"ps": servers} if servers else {}, topology_required=required, generation=1
+            name, least, tasks, topology_required=required, preemptible=preemptible, generation=1
         )
         before = self.cluster.truth.groups.get(group.key)
         if before is not None:  # its status is not the user's to write
@@ -133,10 +140,19 @@ class Machine(RuleBasedStateMachine):
         kept=st.sampled_from((0, 0, 0, 1, 2)),
         owned=st.sampled_from((0, 0, 1, 2, 4)),
         closed=st.sampled_from((False, False, False, True)),
+        gives=st.sampled_from((True, True, False)),
         visible=st.booleans(),
     )
     def queue_object(
-        self, name: str, parent: str | None, cap: int | None, kept: int, owned: int, closed: bool, visible: bool
+        self,
+        name: str,
+        parent: str | None,
+        cap: int | None,
+        kept: int,
+        owned: int,
+        closed: bool,
+        gives: bool,
+        visible: bool,
     ) -> None:
         queue = builders.make_queue(
             name,
@@ -145,6 +161,7 @@ class Machine(RuleBasedStateMachine):
             guarantee=((builders.GPU, kept),) if kept else (),
             deserved=((builders.GPU, owned),) if owned else (),
             closed=closed,
+            reclaimable=gives,
             visible=visible,
             generation=1,
         )
@@ -345,7 +362,8 @@ def at_rest(cluster: Cluster) -> None:
     assert not cluster.active, "kube-scheduler still tries"
     for pod in engine.world.pods.values():
         assert not (pod.ours and pod.waiting and pod.nominated), f"{pod.name} is nominated for nothing"
-    room = Room(Snapshot.take(engine.world, Feasibility()))
+    reserved = engine._plans.reserved()  # nothing but earmarks
+    room = Room(Snapshot.take(engine.world, Feasibility(), reserved))
     strays: Counter[str] = Counter()
     backlog: Counter[str] = Counter()
     for key, entry in engine.entries.items():
@@ -356,6 +374,11 @@ def at_rest(cluster: Cluster) -> None:
         strays[queue] += sum(1 for p in members if standing(p) is Standing.WAITING and not p.queue_gated)
         backlog[queue] += entry.refusal.reason in FOR_ROOM
         in_sight(cluster, members, entry.refusal.reason)
+        if entry.refusal.reason is Reason.VICTIMS:
+            assert engine._plans.earmarks.of(key), f"{key} waits for victims, and nothing is kept for it"
+            assert engine.world.leaving, f"{key} waits for victims, and nobody leaves"
+            continue
+        assert not engine._plans.earmarks.of(key), f"{key} does not wait for victims, and has an earmark"
         if entry.refusal.reason is Reason.SCHEDULER_REFUSED:
             assert any(pod.uid in cluster.conflicts for pod in members), f"{key} was refused by nobody"
             continue
