@@ -59,6 +59,10 @@ class Allowance:
     def _path(self) -> tuple[QueueName, ...]:
         return self.usage.tree.path(self.queue)
 
+    def aside(self, room: Room) -> Allowance:
+        """The same for a plan that is only tried, in a room of its own."""
+        return Allowance(self.usage, self.queue, room, self.claims, self.firm, dict(self._taken))
+
     def refusal(self, pods: Iterable[tuple[Shape, int]]) -> Refusal | None:
         """Why these, so many of each shape, may not be taken together; None when they may."""
         if not self._limited:

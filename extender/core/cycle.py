@@ -14,11 +14,9 @@ from extender.core import messages, ordering, plans, queue_stating, quota, stati
 from extender.core.allowance import owns
 from extender.core.asking import Asking
 from extender.core.backlog import Backlog, Waiting
-from extender.core.budgets import Disruptions
 from extender.core.claims import Claim
 from extender.core.explain import is_ours
 from extender.core.feasibility import Feasibility
-from extender.core.firm import Firm
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.ledger import Reservation, Slot
 from extender.core.membership import Need, Standing, Tally, satisfied, standing
@@ -28,8 +26,8 @@ from extender.core.planning import EXPECT_SECONDS, Entry
 from extender.core.preemption import Decision, Preemption
 from extender.core.reasons import Reason, Refusal
 from extender.core.repair import Repair
-from extender.core.resources import add
 from extender.core.snapshot import Room, Snapshot
+from extender.core.stale import Stale
 from extender.core.usage import Usage
 from extender.core.vacancy import Vacancy
 from extender.core.visibility import Visibility
@@ -61,15 +59,15 @@ class Cycle:
         self.entries: dict[GroupKey, Entry] = {}
         self.backlog = Backlog()
         self.usage = Usage(world.queue_of)
-        self.disruptions = Disruptions(world)
-        self.firm = Firm(world, self.usage, self.disruptions)
-        self.plans = plans.Plans(world, self.usage, self.firm)
+        self.plans = plans.Plans(world, self.usage)
         self.asking = Asking(world, self.plans.ledger)
+        self._order = ordering.Turns[Entry](self.usage, {}, self.asking.asked)
         self.opening = OpenList()
-        self.statements = queue_stating.Statements()
+        self.statements = queue_stating.Statements(self.plans.firm)
         self.wholes = Wholes(world, self.plans.under_way)
         self.repair = Repair(world, self.plans, self.wholes)
-        self.preemption = Preemption(world, self.usage, self.plans, self.wholes, self.disruptions, self.firm)
+        self.preemption = Preemption(world, self.usage, self.plans, self.wholes)
+        self.stale = Stale(world, self.plans, self.usage, self.wholes)
         self.vacancy = Vacancy(world, self.usage)
         self.visibility = Visibility(world, self.usage, self.plans.ledger)
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
@@ -96,6 +94,7 @@ class Cycle:
         self.usage.take_moved()
         self.repair.reset()
         self.preemption.reset()
+        self.stale.reset()
         self.vacancy.reset()
         self.backlog = Backlog()
         self.opening.restart()
@@ -107,7 +106,7 @@ class Cycle:
     def run(self, now: float) -> None:
         """One round."""
         self.follow_queues()
-        self.firm.begin()
+        self.plans.firm.begin()
         self.preemption.begin(now)
         for key in self.usage.take_moved():
             self._queue_left(key, now)
@@ -127,7 +126,7 @@ class Cycle:
         waiting = map(self.entries.__getitem__, self._waiting)
         self.effects += self.visibility.due(waiting, self.backlog.strays, now)
         self.effects += self.vacancy.statements(now)
-        self.effects += self.statements.due(self.world.queues, self.usage, self.backlog, self.firm, self._shared, now)
+        self.effects += self.statements.due(self.world.queues, self.usage, self.backlog, self._shared, now)
 
     def cluster_changed(self) -> None:
         """A node came, changed or went."""
@@ -137,6 +136,11 @@ class Cycle:
         """A queue came, changed or went."""
         self._tree = None
         self.grown = self._unsettled = True
+        self.vacancy.doubt()
+
+    def namespace_changed(self, name: str) -> None:
+        """Its groups may be in another queue."""
+        self.usage.settle_namespace(name)
         self.vacancy.doubt()
 
     def follow_queues(self) -> None:
@@ -149,11 +153,12 @@ class Cycle:
         self.usage.follow(tree, quota.grants(tree, self.totals))
 
     def _repair(self, now: float) -> None:
-        """Undo what another scheduler's binding at the same time as ours has done; see wholes through."""
-        for eviction in (*self.wholes.look(now), *self.repair.look(now)):
+        """Undo what another scheduler's binding at the same time as ours has done; end what is hurt for too long."""
+        for eviction in (*self.wholes.look(now), *self.repair.look(now), *self.stale.look(now)):
             self.effects.append(eviction)
-            self.disruptions.asked(self.world.pods[eviction.uid])
-            self.dirty[self.world.pods[eviction.uid].group] = None
+            if isinstance(eviction, messages.Evict):
+                self.plans.disruptions.asked(self.world.pods[eviction.uid])
+                self.dirty[self.world.pods[eviction.uid].group] = None
 
     def ring(self, now: float) -> None:
         """Groups whose time has come are to be looked at."""
@@ -173,15 +178,11 @@ class Cycle:
             self.refuse(entry, Refusal(Reason.QUEUED), now)
 
     def _shared(self) -> quota.Sums:
-        """What all queues have together: free, or used by them."""
-        shared = self.plans.free()
-        for root in self.usage.tree.roots:
-            add(shared, self.usage.of(root).items())
-        return shared
+        return self.usage.shared(self.plans.free())
 
     def _turns(self) -> Iterator[Entry]:
         """First those who ask for nothing: they may only free room, and would hide what their queues ask for."""
-        asking = ordering.Turns(self.usage, self.totals, self.asking.asked)
+        asking = self._order = ordering.Turns(self.usage, self.totals, self.asking.asked)
         others: list[Entry] = []
         for entry in [self.entries[key] for key in self.dirty if key in self.entries]:
             if self.asking.asks(entry):
@@ -195,6 +196,7 @@ class Cycle:
         if entry.key not in self.world.members:
             self._forget_group(entry, now)
             return
+        self._count_members(entry, now)
         if self.plans.lingers(entry) or now < entry.retry_at:
             self._postpone(entry, now)
             return
@@ -214,8 +216,6 @@ class Cycle:
         kept = self.preemption.lift(entry, room)
         refusal = known or self.plans.make(entry, room, now)
         self.grown |= self.plans.take_freed()
-        need = self.world.need(entry.key)
-        entry.running = isinstance(need, Need) and satisfied(need, self.world.tallies[entry.key])
         if refusal is None:
             self._admitted(entry, now)
         else:
@@ -246,6 +246,15 @@ class Cycle:
         if again is not None:
             self.look_at(entry.key, again)
         return left
+
+    def _count_members(self, entry: Entry, now: float) -> None:
+        need, tally = self.world.need(entry.key), self.world.tallies[entry.key]
+        entry.running = tally.started and isinstance(need, Need) and satisfied(need, tally)
+        entry.started |= entry.running
+        if entry.started and not entry.running:
+            self.stale.note(entry.key, now)
+        else:
+            self.stale.forget(entry.key)
 
     def _claim(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> None:
         """The first of a queue's groups that waits for room that the queue owns holds it back from who would borrow."""
@@ -319,6 +328,8 @@ class Cycle:
         if any(r.expected for r in self.plans.ledger.of_group(entry.key).values()):
             self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
         self.lead(entry, now)
+        if self.asking.asks(entry):  # what is above its minimum has a turn of its own
+            self._order.again(self.world.queue_of(entry.key), self.asking.order_key(entry), entry)
 
     def refuse(self, entry: Entry, refusal: Refusal, now: float, keep: bool = False) -> None:
         """The group waits. Its plan is given up, unless it can start and only more members wait (`keep`)."""
@@ -367,6 +378,7 @@ class Cycle:
         self.grown |= self.preemption.forget(entry.key)
         self.give_up(entry)
         self.vacancy.emptied(entry, now)
+        self.stale.forget(entry.key)
         self.grown |= self.plans.claims.drop(entry.key)
         self.backlog.put(entry.key, None)
         self.entries.pop(entry.key, None)
@@ -375,7 +387,7 @@ class Cycle:
 
     def eviction_done(self, effect: messages.Evict, failed: bool, now: float) -> None:
         """The pod leaves, or it stays: then its group, if it was to go as a whole, may be planned again."""
-        self.disruptions.answered(effect.uid, failed)
+        self.plans.disruptions.answered(effect.uid, failed)
         if not failed:
             return
         key = self.preemption.refused(effect, now)
@@ -400,14 +412,16 @@ class Cycle:
         """The group's record, made when it is new."""
         entry = self.entries.get(key)
         if entry is None:
-            stated = self.vacancy.filled(key)
-            entry = self.entries[key] = Entry(key, arrival=created, changed_at=now, stated=stated)
+            stated, tally = self.vacancy.filled(key), self.world.tallies.get(key)
+            started = tally is not None and tally.count(Standing.BOUND) > 0
+            entry = Entry(key, arrival=created, changed_at=now, stated=stated, started=started)
+            self.entries[key] = entry
         entry.arrival = min(entry.arrival, created)
         return entry
 
     def room(self) -> Room:
         """A scratch of the room that is free now."""
-        self.firm.begin()
+        self.plans.firm.begin()
         return Room(Snapshot.take(self.world, self._feasibility, self.plans.reserved()))
 
     def give_up(self, entry: Entry) -> None:

@@ -94,7 +94,7 @@ class Engine:
         self.world.apply(event)
         self._cycle.grown = True
         if isinstance(event, messages.BudgetSeen | messages.BudgetGone):
-            self._cycle.disruptions.changed(event)
+            self._plans.disruptions.changed(event)
 
     def _pod_seen(self, event: messages.PodSeen, now: float) -> None:
         before = self.world.pods.get(event.pod.uid)
@@ -265,7 +265,7 @@ class Engine:
         if (managed := name in self.world.managed) != before:
             for charge in changes.foreign_charges(self.world.pods.values(), name):
                 self.usage.charge(*charge, 1 if managed else -1)
-        self.usage.settle_namespace(name)
+        self._cycle.namespace_changed(name)
 
     # --- calls and results ----------------------------------------------------------------------
 

@@ -39,6 +39,11 @@ TEXT: dict[Reason, str] = {
     Reason.INACTIVE: "this muster replica is not active",
 }
 
+#: reasons that a person is told in other words than kube-scheduler
+_TOLD: dict[Reason, str] = {
+    Reason.HELD_ELSEWHERE: "has its places, and its members are on their way to them",
+}
+
 EVICTED: dict[Ground, str] = {
     Ground.RECLAIMED: "its queue had borrowed what another queue deserves, and that one takes it back",
     Ground.PREEMPTED: "a group of higher priority in the same queue takes its room",
@@ -64,7 +69,7 @@ def of_member(refusal: Refusal, pod: Pod) -> Refusal:
 
 def sentence(refusal: Refusal) -> str:
     """The reason in words with its numbers, for status and answers; never for a verb's text."""
-    return _with_numbers(TEXT[refusal.reason], refusal.detail)
+    return _with_numbers(_TOLD.get(refusal.reason) or TEXT[refusal.reason], refusal.detail)
 
 
 def why_evicted(ground: Ground, detail: Detail) -> str:

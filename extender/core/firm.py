@@ -18,6 +18,9 @@ from extender.core.resources import add
 from extender.core.usage import Usage
 from extender.core.world import World
 
+#: a resource, how much of it is borrowed for good, and the budget that is to blame, or ""
+Loan = tuple[str, int, str]
+
 
 class Firm:
     """Sums over firm groups, counted anew when first asked for in a round, and kept up by `refresh`."""
@@ -76,7 +79,7 @@ class Firm:
         if self._sums is not None and (key in self._of or self.is_firm(key)):
             self._count(key)
 
-    def lent(self, name: QueueName) -> tuple[str, int, str] | None:
+    def lent(self, name: QueueName) -> Loan | None:
         """A resource of which firm work uses more than the queue owns, by how much, and the budget that is to blame.
 
         Such a loan cannot be taken back: its budget was made, or it was declared not to be preemptible, later.

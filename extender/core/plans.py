@@ -12,6 +12,7 @@ import numpy as np
 
 from extender.core import changes, leading, messages, planning
 from extender.core.allowance import Allowance, over_capability
+from extender.core.budgets import Disruptions
 from extender.core.claims import Claims
 from extender.core.earmarks import Earmarks
 from extender.core.feasibility import Facts
@@ -30,10 +31,11 @@ from extender.core.world import World
 class Plans:
     """The ledger and what may be done to it. `holds` is the gate's newest list of held calls."""
 
-    def __init__(self, world: World, usage: Usage, firm: Firm) -> None:
+    def __init__(self, world: World, usage: Usage) -> None:
         self._world = world
         self._usage = usage
-        self._firm = firm
+        self.disruptions = Disruptions(world)
+        self.firm = Firm(world, usage, self.disruptions)
         self.claims = Claims()
         self.ledger = Ledger(world.nodes, usage.charge)
         self.earmarks = Earmarks(world.nodes, usage.charge)
@@ -57,6 +59,8 @@ class Plans:
     def make(self, entry: Entry, room: Room, now: float) -> Refusal | None:
         """Give the group what it wants of the room; the refusal that remains, if any.
 
+        One that starts is given its minimum alone; for what it wants beyond that it has another turn.
+
         Members that cannot be placed beside those planned before may still fit all together elsewhere: as
         long as none of the planned ones is held at the gate, the whole plan is made anew.
         """
@@ -64,7 +68,7 @@ class Plans:
         if not isinstance(wish, Wish):
             return wish
         before = self._free(entry, room, expected_only=True)
-        outcome = self._fulfil(entry, wish, room)
+        outcome = planning.begin(wish, room, self.allowance(entry.key, room, self._usage))
         if isinstance(outcome, Refusal):
             self._freed |= bool(before)
             return self.remake(entry, room, now) if self.movable(entry) else outcome
@@ -122,7 +126,7 @@ class Plans:
 
     def allowance(self, key: GroupKey, room: Room, usage: Usage) -> Allowance:
         """What the group may still take, with this usage."""
-        firm = self._firm.sums() if self._firm.is_firm(key) else None
+        firm = self.firm.sums() if self.firm.is_firm(key) else None
         return Allowance(usage, self._world.queue_of(key), room, self.claims, firm)
 
     def tried(self, entry: Entry, wish: Wish, room: Room, usage: Usage) -> Plan | Refusal:
@@ -219,6 +223,11 @@ class Plans:
         if self.ledger.of_group(key) or self.ledger.lingers(key):
             return True
         return any(hold.group == key for hold in self.holds.values())
+
+    def on_their_way(self, key: GroupKey) -> bool:
+        """The same, but for room that is only kept for members that do not exist."""
+        plan = self.ledger.of_group(key)
+        return self.under_way(key) and not (plan and all(r.expected for r in plan.values()))
 
     def claim(self, pod: Pod) -> bool:
         """Let a new member take the room kept for an expected one of its task and shape."""
@@ -342,7 +351,7 @@ class Plans:
             )
         if plan.places:
             entry.planned_at = now
-        self._firm.refresh(entry.key)
+        self.firm.refresh(entry.key)
 
 
 def refused_by_scheduler(entry: Entry) -> Refusal:

@@ -23,11 +23,9 @@ from dataclasses import dataclass, replace
 
 from extender.core import choosing
 from extender.core.absence import Absence
-from extender.core.budgets import Disruptions
 from extender.core.casting import NAMED, Bars, Casting
 from extender.core.draft import Case, Draft
 from extender.core.eligible import Holders
-from extender.core.firm import Firm
 from extender.core.ids import GroupKey, PodUid
 from extender.core.ledger import Reservation, Slot
 from extender.core.losses import Loss, losses
@@ -85,15 +83,12 @@ class _Scene:
 class Preemption:
     """The groups for which room is being freed."""
 
-    def __init__(
-        self, world: World, usage: Usage, plans: Plans, wholes: Wholes, disruptions: Disruptions, firm: Firm
-    ) -> None:
+    def __init__(self, world: World, usage: Usage, plans: Plans, wholes: Wholes) -> None:
         self._world = world
         self._usage = usage
         self._plans = plans
         self._wholes = wholes
-        self._disruptions = disruptions
-        self._firm = firm
+        self._disruptions, self._firm = plans.disruptions, plans.firm
         self._causes: dict[GroupKey, _Cause] = {}
         #: evictions under way, by the group that they are for
         self._for: dict[PodUid, GroupKey] = {}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from extender.core.ids import GroupKey, QueueName
 from extender.core.quota import Grants, Sums, Tree
-from extender.core.resources import Amounts
+from extender.core.resources import Amounts, add
 
 _NOTHING: Mapping[str, int] = {}
 
@@ -129,6 +129,12 @@ class Usage:
     def of(self, name: QueueName) -> Mapping[str, int]:
         """What the queue and those below it use; zeros are left out."""
         return self._total.get(name, _NOTHING)
+
+    def shared(self, free: Sums) -> Sums:
+        """What all queues have together: what they use, and what is free, to which it is added."""
+        for root in self.tree.roots:
+            add(free, self.of(root).items())
+        return free
 
     def differing(self, charges: Iterable[Charge]) -> frozenset[QueueName]:
         """Queues of which these charges, counted anew, make another sum than the one kept here."""
