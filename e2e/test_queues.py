@@ -236,12 +236,12 @@ def test_room_that_a_queue_is_owed_is_not_lent_on_piece_by_piece(
 ) -> None:
     make_nodes(1)
     a = queues.make("a", deserved=gpus(4))
-    b = queues.make("b")
+    b = queues.make("b", reclaimable=False)
     for number in range(8):
         scene.pod(f"b-{number}", queue=b)
     scene.wait_bound("b", 8)
     start(scene, "gang", 4, a)
-    scene.wait_says("gang", "InsufficientResources")
+    scene.wait_says("gang", "NoEligibleVictims")
     scene.group("next", 1, queue=b)
     scene.gang("next", 1)
     scene.delete("b-0", "b-1", "b-2")

@@ -10,11 +10,12 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-from extender.core import messages, ordering, plans, queue_stating, quota, stating
+from extender.core import changes, messages, ordering, plans, queue_stating, quota, stating
 from extender.core.allowance import owns
 from extender.core.asking import Asking
 from extender.core.backlog import Backlog, Waiting
 from extender.core.claims import Claim
+from extender.core.departures import Departures
 from extender.core.explain import is_ours
 from extender.core.feasibility import Feasibility
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
@@ -63,6 +64,7 @@ class Cycle:
         self.asking = Asking(world, self.plans.ledger)
         self._order = ordering.Turns[Entry](self.usage, {}, self.asking.asked)
         self.opening = OpenList()
+        self.departures = Departures()
         self.statements = queue_stating.Statements(self.plans.firm)
         self.wholes = Wholes(world, self.plans.under_way)
         self.repair = Repair(world, self.plans, self.wholes)
@@ -131,6 +133,15 @@ class Cycle:
     def cluster_changed(self) -> None:
         """A node came, changed or went."""
         self.grown = self._unsettled = True
+
+    def note_room(self, before: Pod | None, pod: Pod | None, now: float) -> None:
+        """A pod may take other room than before."""
+        was, is_now = changes.use(before), changes.use(pod)
+        if was is not None and was != is_now:
+            self.grown = True
+            self.departures.note(was[0], now)
+        if is_now is not None and was != is_now:
+            self.suspects.add(is_now[0])
 
     def queues_changed(self) -> None:
         """A queue came, changed or went."""
