@@ -10,7 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-from extender.core import messages, ordering, plans, queue_stating, quota, stating
+from extender.core import changes, messages, ordering, plans, queue_stating, quota, stating
 from extender.core.allowance import owns
 from extender.core.backfill import Backfill
 from extender.core.backlog import Backlog, Waiting
@@ -30,6 +30,7 @@ from extender.core.snapshot import Room, Snapshot
 from extender.core.stale import Stale
 from extender.core.usage import Usage
 from extender.core.vacancy import Vacancy
+from extender.core.vacated import Vacated
 from extender.core.visibility import Visibility
 from extender.core.wholes import Wholes
 from extender.core.world import World
@@ -65,6 +66,7 @@ class Cycle:
         self._order = ordering.Turns[Entry](self.usage, {}, self.asking.asked)
         self.backfill = Backfill(world, self.plans, self.usage, self.entries)
         self.opening = OpenList()
+        self.vacated = Vacated()
         self.statements = queue_stating.Statements(self.plans.firm)
         self.wholes = Wholes(world, self.plans.under_way)
         self.repair = Repair(world, self.plans, self.wholes)
@@ -137,6 +139,15 @@ class Cycle:
         """A node came, changed or went."""
         self.grown = self._unsettled = True
         self.backfill.cluster_changed()
+
+    def note_room(self, before: Pod | None, pod: Pod | None, now: float) -> None:
+        """A pod may take other room than before."""
+        was, is_now = changes.use(before), changes.use(pod)
+        if was is not None and was != is_now:
+            self.grown = True
+            self.vacated.note(was[0], now)
+        if is_now is not None and was != is_now:
+            self.suspects.add(is_now[0])
 
     def queues_changed(self) -> None:
         """A queue came, changed or went."""

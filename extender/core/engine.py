@@ -103,7 +103,7 @@ class Engine:
         self._charge(before, pod)
         if pod is None or not self.active:
             return
-        self._note_room(before, pod)
+        self._cycle.note_room(before, pod, now)
         if before is not None and before.group != pod.group:
             self._lost_to_group(before, now)
             before = None
@@ -122,7 +122,7 @@ class Engine:
         self._charge(before, None)
         if before is None or not self.active:
             return
-        self._note_room(before, None)
+        self._cycle.note_room(before, None, now)
         self._lost_to_group(before, now)
 
     def _charge(self, before: Pod | None, pod: Pod | None) -> None:
@@ -134,15 +134,6 @@ class Engine:
         if before is not None and (pod is None or pod.group != before.group):
             self.usage.settle(before.group)
         self._cycle.backfill.runs.seen(before, pod)
-
-    def _note_room(self, before: Pod | None, pod: Pod | None) -> None:
-        was, is_now = changes.use(before), changes.use(pod)
-        if was == is_now:
-            return
-        if was is not None:
-            self._cycle.grown = True
-        if is_now is not None:
-            self._cycle.suspects.add(is_now[0])
 
     def _lost_to_group(self, before: Pod, now: float) -> None:
         if before.group in self.entries:
@@ -317,9 +308,12 @@ class Engine:
 
     def _rejection_seen(self, entry: Entry, pod: Pod, now: float) -> None:
         """kube-scheduler has put the pod aside: for our answer, or because no node passed its own checks."""
-        if self._cycle.planned(pod.uid) is None or pod.uid in self._plans.holds:
+        node = self._cycle.planned(pod.uid)
+        if node is None or pod.uid in self._plans.holds:
             return
-        if not is_ours(pod.rejection):
+        if self._cycle.vacated.outdate(pod.rejection, node, now):
+            self._lead_rejected(entry, pod, now)
+        elif not is_ours(pod.rejection):
             entry.refused_by = pod.rejection
             entry.refused.add(pod.uid)
             self._offer(entry, pod.uid, (), now)
