@@ -1,7 +1,7 @@
-"""The numbered cycle of design section 5: one round of decisions over one snapshot, and its records.
+"""The numbered cycle of design section 5: one round of decisions over one snapshot.
 
 Takes what the engine's handlers noted (groups to look at, nodes to doubt, timers), gives effects; must not
-read events. The handlers note, the cycle decides; both write the records that are kept here.
+read events. The handlers note, the cycle decides; both write the records.
 """
 
 from __future__ import annotations
@@ -10,77 +10,35 @@ import functools
 import itertools
 from collections.abc import Collection
 
-from extender.core import backlog, messages, plans, queue_stating, quota, stating
+from extender.core import changes, messages, plans, queue_stating, quota
 from extender.core.allowance import owns
 from extender.core.claims import Claim
-from extender.core.explain import is_ours
-from extender.core.feasibility import Feasibility
-from extender.core.ids import GroupKey, NodeName, PodUid
-from extender.core.ledger import Reservation, Slot
+from extender.core.ids import GroupKey, PodUid
+from extender.core.ledger import Reservation
 from extender.core.membership import Need, Standing, satisfied, standing
 from extender.core.model import Pod
 from extender.core.opening import OpenList
-from extender.core.planning import EXPECT_SECONDS, Entry
-from extender.core.preemption import Decision, Preemption
-from extender.core.reasons import Reason, Refusal
-from extender.core.repair import Repair
-from extender.core.snapshot import Room, Snapshot
-from extender.core.stale import Stale
+from extender.core.planning import Entry
+from extender.core.reasons import HELD_BACK, Reason, Refusal
+from extender.core.records import OFFERED_SECONDS, Records
+from extender.core.snapshot import Room
 from extender.core.sweep import Sweep
-from extender.core.usage import Usage
-from extender.core.vacancy import Vacancy
 from extender.core.visibility import Visibility
-from extender.core.waiting import Place, Waiting
-from extender.core.wholes import Wholes
+from extender.core.waiting import Place
 from extender.core.world import World
 
-#: node lists that kube-scheduler offered are believed for this long
-OFFERED_SECONDS = 10.0
-#: a plan that kube-scheduler's checks refused is tried again after this time, each next time after twice
-#: as long, up to 2**4 times; or when a node changes; at first also when a list is offered
-REFUSED_RETRY_SECONDS = 2.0
-_REFUSED_DOUBLINGS = 4
-#: a planned pod that kube-scheduler itself has put aside, and does not take up again in this time, is refused
-PUT_ASIDE_SECONDS = 30.0
 #: groups that something happens to join a round that began no longer ago: it must come to its end
 JOIN_SECONDS = 1.0
-#: reasons that room would end: they close the queue for ungated pods
-_FOR_ROOM = (
-    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED),
-    *(Reason.QUOTA, Reason.RESERVED, Reason.VICTIMS, Reason.NO_VICTIMS, Reason.FIRM),
-)
-#: those of them for which room on nodes is held back
-_HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.NO_VICTIMS)
 
 
-class Cycle:
-    """The records of all groups, and the decisions about them."""
+class Cycle(Records):
+    """The decisions about all groups."""
 
     def __init__(self, world: World, nominate_above: int, turns: int | None) -> None:
-        self.world = world
-        self.entries: dict[GroupKey, Entry] = {}
-        self.backlog = backlog.Backlog()
-        self.usage = Usage(world.queue_of)
-        self.plans = plans.Plans(world, self.usage)
-        #: who waits; and what each group asks for, whether or not it waits
-        self.asking = Waiting(world, self.plans.ledger)
+        super().__init__(world, nominate_above)
         self.opening = OpenList()
         self.statements = queue_stating.Statements(self.plans.firm)
-        self.wholes = Wholes(world, self.plans.under_way)
-        self.repair = Repair(world, self.plans, self.wholes)
-        self.preemption = Preemption(world, self.usage, self.plans, self.wholes)
-        self.stale = Stale(world, self.plans, self.usage, self.wholes)
-        self.vacancy = Vacancy(world, self.usage)
         self.visibility = Visibility(world, self.usage, self.plans.ledger)
-        #: groups to look at in the next round; `grown`: room appeared, look at all that wait
-        self.dirty: dict[GroupKey, None] = {}
-        self.grown = False
-        #: amounts of the whole cluster changed, or the queues
-        self._unsettled = True
-        #: nodes where a plan may have lost its room
-        self.suspects: set[NodeName] = set()
-        self.effects: list[messages.Effect] = []
-        self._nominate_above = nominate_above
         #: groups that are looked at in one piece of a round; None: all
         self._turns = turns
         #: the round that was begun and is not over
@@ -89,33 +47,19 @@ class Cycle:
         self._left: object = None
         #: two refusals, and whether they are equal and of the same reasons: many groups share each of them
         self._compared = (Refusal(Reason.QUEUED), Refusal(Reason.QUEUED), True, True)
-        #: kube-scheduler may accept now what it refused
-        self._refusals_doubtful = False
-        self._feasibility = Feasibility()
-        #: when to look at a group again though nothing happens to it
-        self._timers: dict[GroupKey, float] = {}
-        #: no timer is due before
-        self._ring_at = float("inf")
+        #: amounts of the whole cluster changed, or the queues
+        self._unsettled = True
         self._tree: quota.Tree | None = None
         #: what all nodes have together
         self.totals: quota.Sums = {}
 
     def reset(self) -> None:
         """Forget every decision; what the gate holds stays known."""
-        self.entries.clear()
-        self.plans.reset()
-        self.usage.take_moved()
-        self.repair.reset()
-        self.preemption.reset()
-        self.stale.reset()
-        self.vacancy.reset()
-        self.backlog = backlog.Backlog()
+        super().reset()
         self.opening.restart()
         self.statements.restart()
         self.visibility.restart()
         self._sweep, self.usage.withheld = None, {}
-        for index in (self.dirty, self._timers, self.asking, self.suspects):
-            index.clear()
 
     def run(self, now: float) -> None:
         """One round, or one piece of it."""
@@ -124,6 +68,7 @@ class Cycle:
         self.preemption.begin(now)
         for key in self.usage.take_moved():
             self._queue_left(key, now)
+        changed = bool(self.suspects)
         for reservation in self.plans.broken(self.suspects, self._feasibility.at(self.world)):
             self.unplaced(reservation.group, PodUid(reservation.slot))
         self.suspects.clear()
@@ -132,8 +77,8 @@ class Cycle:
             self._doubt_refusals(now)
         if self._sweep is not None:
             self._resume(self._sweep)
-        if self._sweep is None and (self.dirty or self.grown):
-            self._sweep = self._begin(now)
+        if self._sweep is None and (self.dirty or self.grown or self.backfill.doubts(now)):
+            self._sweep = self._begin(now, changed)
         if self._sweep is not None:
             self._go_on(self._sweep, now)
         self._list_open_queues(now)
@@ -151,12 +96,13 @@ class Cycle:
         """True when the group is still to be looked at in the round that was begun."""
         return self._sweep is not None and (key in self.dirty or self.asking.due(key, self._sweep))
 
-    def _begin(self, now: float) -> Sweep:
+    def _begin(self, now: float, changed: bool) -> Sweep:
         room = self.room()  # 1. snapshot
         sweep = Sweep(room, self.world.nodes, self.usage, self.totals, now)
-        if self.grown:
+        grown, self.grown = self.grown, False
+        if grown:
             sweep.add_all(self.asking.lines())
-            self.grown = False
+        self.grown = self.backfill.begin(room, now, grown or changed)  # 6. backfill: what is kept for whom
         return sweep
 
     def _resume(self, sweep: Sweep) -> None:
@@ -221,11 +167,21 @@ class Cycle:
     def cluster_changed(self) -> None:
         """A node came, changed or went."""
         self.grown = self._unsettled = True
+        self.backfill.cluster_changed()
+
+    def note_room(self, before: Pod | None, pod: Pod | None, now: float) -> None:
+        """A pod may take other room than before."""
+        was, is_now = changes.use(before), changes.use(pod)
+        if was is not None and was != is_now:
+            self.grown = True
+            self.vacated.note(was[0], now)
+        if is_now is not None and was != is_now:
+            self.suspects.add(is_now[0])
 
     def queues_changed(self) -> None:
         """A queue came, changed or went."""
         self._tree = None
-        self.grown = self._unsettled = True
+        self.cluster_changed()
         self.vacancy.doubt()
 
     def namespace_changed(self, name: str) -> None:
@@ -250,20 +206,6 @@ class Cycle:
             if isinstance(eviction, messages.Evict):
                 self.plans.disruptions.asked(self.world.pods[eviction.uid])
                 self.dirty[self.world.pods[eviction.uid].group] = None
-
-    def ring(self, now: float) -> None:
-        """Groups whose time has come are to be looked at."""
-        if now < self._ring_at:
-            return
-        for key in [key for key, at in self._timers.items() if at <= now]:
-            del self._timers[key]
-            self.dirty[key] = None
-        self._ring_at = min(self._timers.values(), default=float("inf"))
-
-    def look_at(self, key: GroupKey, when: float) -> None:
-        """Look at a group at this time, if not earlier."""
-        self._timers[key] = min(when, self._timers.get(key, when))
-        self._ring_at = min(when, self._ring_at)
 
     def _queue_left(self, key: GroupKey, now: float) -> None:
         """What the group uses is free in its old queue; what is only planned for it is to be asked of its new one."""
@@ -311,7 +253,7 @@ class Cycle:
             if known is None:
                 self._claim(entry, refusal, room, now)
             else:  # one that is equal, in the same queue and before it, has claimed what can be
-                self.grown |= self.plans.claims.drop(entry.key)
+                self.grown |= self.backfill.forget(entry.key)
             self._look_again(entry, now)
         self._state(entry, now)
 
@@ -341,218 +283,20 @@ class Cycle:
 
     def _claim(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> None:
         """The first of a queue's groups that waits for room that the queue owns holds it back from who would borrow."""
-        queue, claims = self.world.queue_of(entry.key), self.plans.claims
+        queue, claims, waits = self.world.queue_of(entry.key), self.plans.claims, not self.startable(entry)
+        self.grown |= self.backfill.refused(entry, refusal, waits, room, now)
         if (
-            refusal.reason in _HELD_BACK
+            refusal.reason in HELD_BACK
             and claims.is_first(queue, entry.key, order := self.asking.order_key(entry))
             and owns(self.usage, queue, asked := self.asking.asked(entry))
-            and not self.startable(entry)
-            and self.plans.could_start(entry, room, now)
+            and waits
+            and self.backfill.able(entry, room, now)
         ):
             pods = self.world.members[entry.key].values()
             constraints = frozenset(pod.shape.constraints for pod in pods if standing(pod) is Standing.WAITING)
             claims.put(queue, Claim(entry.key, order, asked, constraints))
         else:
             self.grown |= claims.drop(entry.key)
-
-    def _look_again(self, entry: Entry, now: float) -> None:
-        """When time alone may change what it waits for: room, members that stay away, or offered lists."""
-        if now < entry.changed_at + EXPECT_SECONDS and not entry.key.lone:
-            self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
-        if entry.offered:
-            self.look_at(entry.key, entry.offered_at + OFFERED_SECONDS)
-
-    def _postpone(self, entry: Entry, now: float) -> None:
-        """Its turn comes when its old plan is undone, or at the time to try again."""
-        if now < entry.retry_at:
-            self.look_at(entry.key, entry.retry_at)
-        self.count_waiting(entry)
-        self._state(entry, now)
-
-    def _put_aside(self, entry: Entry, now: float) -> Refusal | None:
-        """kube-scheduler told of a planned pod once that no node will do, and does not take it up again.
-
-        A repeated rejection in the same words is not written, so there is no event that says so.
-        """
-        pod = self._put_aside_member(entry)
-        if pod is None or entry.planned_at is None or now < entry.planned_at + PUT_ASIDE_SECONDS:
-            return None
-        entry.refused_by = pod.rejection
-        entry.refused.add(pod.uid)
-        entry.offered[pod.uid], entry.offered_at = frozenset(), now  # no node will do
-        return plans.refused_by_scheduler(entry)
-
-    def _put_aside_member(self, entry: Entry) -> Pod | None:
-        """A planned, unheld member that kube-scheduler has put aside in its own words."""
-        members = self.world.members.get(entry.key, {})
-        for slot in self.plans.ledger.of_group(entry.key):
-            pod = members.get(PodUid(slot))
-            if pod is None or not pod.rejection or pod.uid in self.plans.holds:
-                continue
-            if not is_ours(pod.rejection):
-                return pod
-        return None
-
-    def startable(self, entry: Entry, expecting: bool = False) -> bool:
-        """True when members that run and those that are planned reach every minimum."""
-        need = self.world.need(entry.key)
-        if isinstance(need, Refusal) or entry.key not in self.world.tallies:
-            return False
-        plan = self.plans.ledger.of_group(entry.key)
-        planned = [r.task for r in plan.values() if expecting or not r.expected]
-        return satisfied(need, self.world.tallies[entry.key], planned)
-
-    def _admitted(self, entry: Entry, now: float) -> None:
-        entry.refusal = None
-        self.asking.drop(entry.key)
-        self.backlog.put(entry.key, None)
-        self.grown |= self.plans.claims.drop(entry.key)
-        self.preemption.forget(entry.key)
-        if any(r.expected for r in self.plans.ledger.of_group(entry.key).values()):
-            self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
-        self.lead(entry, now)
-
-    def refuse(self, entry: Entry, refusal: Refusal, now: float, keep: bool = False) -> None:
-        """The group waits. Its plan is given up, unless it can start and only more members wait (`keep`)."""
-        if refusal.reason is Reason.SCHEDULER_REFUSED and self.plans.ledger.of_group(entry.key):  # it was tried
-            entry.retry_at = now + REFUSED_RETRY_SECONDS * 2 ** min(entry.times_refused, _REFUSED_DOUBLINGS)
-            entry.times_refused += 1
-            self.look_at(entry.key, entry.retry_at)
-        if keep:
-            self.lead(entry, now)
-        else:
-            self.give_up(entry)
-        if entry.refusal is None or entry.refusal.reason is not refusal.reason:
-            entry.refused_at = now
-        entry.refusal = refusal
-        self.asking.put(entry)
-        self.count_waiting(entry)
-
-    def doubt_refusals(self) -> None:
-        """A node came or changed: what kube-scheduler refused before, it may accept now."""
-        self._refusals_doubtful = True
-
-    def _doubt_refusals(self, now: float) -> None:
-        self._refusals_doubtful = False
-        for entry in self.asking:
-            if entry.refusal is not None and entry.refusal.reason is Reason.SCHEDULER_REFUSED:
-                entry.offered.clear()
-                entry.retry_at = now
-
-    def count_waiting(self, entry: Entry) -> None:
-        """Bring the backlog's record of a group up to date."""
-        refusal = entry.refusal
-        for_room = refusal is not None and not refusal.reasons.isdisjoint(_FOR_ROOM)
-        self.backlog.put(entry.key, None if refusal is None else self.asking.record(entry, for_room))
-
-    def _forget_group(self, entry: Entry, now: float) -> None:
-        self.grown |= self.preemption.forget(entry.key)
-        self.give_up(entry)
-        self.vacancy.emptied(entry, now)
-        self.stale.forget(entry.key)
-        self.grown |= self.plans.claims.drop(entry.key)
-        self.backlog.put(entry.key, None)
-        self.entries.pop(entry.key, None)
-        self.asking.drop(entry.key)
-        self._timers.pop(entry.key, None)
-
-    def eviction_done(self, effect: messages.Evict, failed: bool, now: float) -> None:
-        """The pod leaves, or it stays: then its group, if it was to go as a whole, may be planned again."""
-        self.plans.disruptions.answered(effect.uid, failed)
-        if not failed:
-            return
-        key = self.preemption.refused(effect, now)
-        if key is not None:
-            self.dirty[key] = None
-        if self.wholes.refused(effect, now):
-            self.repair.refused(effect, now)
-        pod = self.world.pods.get(effect.uid)
-        if pod is not None and pod.group in self.entries:
-            self.dirty[pod.group] = None
-
-    def would_evict(self, key: GroupKey, now: float) -> Decision | Refusal | None:
-        """A dry run for a group that waits."""
-        entry = self.entries.get(key)
-        if entry is None or entry.refusal is None:
-            return None
-        return self.preemption.dry_run(entry, entry.refusal, self.room(), now)
-
-    # --- what the handlers use too --------------------------------------------------------------
-
-    def entry(self, key: GroupKey, created: float, now: float) -> Entry:
-        """The group's record, made when it is new."""
-        entry = self.entries.get(key)
-        if entry is None:
-            stated, tally = self.vacancy.filled(key), self.world.tallies.get(key)
-            started = tally is not None and tally.count(Standing.BOUND) > 0
-            entry = Entry(key, arrival=created, changed_at=now, stated=stated, started=started)
-            self.entries[key] = entry
-        entry.arrival = min(entry.arrival, created)
-        return entry
-
-    def room(self) -> Room:
-        """A scratch of the room that is free now."""
-        return Room(self._snapshot())
-
-    def _snapshot(self) -> Snapshot:
-        self.plans.firm.begin()
-        return Snapshot.take(self.world, self._feasibility, self.plans.reserved())
-
-    def give_up(self, entry: Entry) -> None:
-        """Revoke the group's plan."""
-        self.effects += self.plans.revoke(entry)
-        self.grown |= self.plans.take_freed()
-
-    def unplaced(self, key: GroupKey, uid: PodUid) -> None:
-        """A reservation was lost with its node or its room; a call held for it is of no use any more."""
-        self.grown = True
-        if uid in self.plans.holds:
-            self.effects.append(messages.Withdraw((uid,)))
-        entry = self.entries.get(key)
-        if entry is not None:
-            entry.led.pop(uid, None)
-            self.dirty[key] = None
-
-    def planned(self, uid: PodUid) -> NodeName | None:
-        """The node planned for this pod."""
-        reservation = self.plans.ledger.get(Slot(uid))
-        return None if reservation is None else reservation.node
-
-    def lead(self, entry: Entry, now: float) -> None:
-        """Bring kube-scheduler to the group's plan."""
-        self.effects += self.plans.lead(entry, self.nominating, now)
-        if entry.planned_at is not None and self._put_aside_member(entry) is not None:
-            self.look_at(entry.key, entry.planned_at + PUT_ASIDE_SECONDS)
-
-    @property
-    def nominating(self) -> bool:
-        """With many nodes the scheduler is led by nomination; then no queue is open (design 3.3)."""
-        return len(self.world.nodes.row_of) > self._nominate_above
-
-    def _state(self, entry: Entry, now: float) -> None:
-        group = self.world.groups.get(entry.key)
-        if group is None:
-            return
-        statement = stating.state(entry, group, self.world.tallies[entry.key])
-        if statement is None:
-            return
-        due = entry.state_after
-        if not entry.running:
-            due = max(due, entry.refused_at + stating.STATE_AFTER_SECONDS)
-        if now < due:
-            self.look_at(entry.key, due)
-            return
-        entry.stated = stating.said(statement)
-        self.effects.append(statement)
-
-    def statement_failed(self, key: GroupKey, now: float) -> None:
-        """What was to be written into the group's object was not."""
-        entry = self.entries.get(key)
-        if entry is None:
-            self.vacancy.failed(key, now)
-        else:
-            entry.stated, entry.state_after = ("", "", 0), now + stating.RETRY_SECONDS
-            self.look_at(key, entry.state_after)
 
     def _list_open_queues(self, now: float) -> None:
         known = frozenset() if self.nominating else self.usage.tree.admitting

@@ -77,8 +77,6 @@ class Snapshot:
     _wants: dict[Shape, Want] = field(default_factory=dict)
     #: what is known of the rooms in which nothing runs
     emptied: Known = field(default_factory=Known)
-    #: what would have its places there, or would not
-    possible: dict[object, bool] = field(default_factory=dict)
 
     @classmethod
     def take(cls, world: World, feasibility: Feasibility, reserved: Matrix | None = None) -> Snapshot:
@@ -166,13 +164,18 @@ class Snapshot:
 
 
 class Room:
-    """Free room that is being used up: the scratch of one cycle, or of one simulation."""
+    """Free room that is being used up: the scratch of one cycle, or of one simulation.
+
+    `free` is changed by `take` and `give_back` only: what is known of a room is worked out once.
+    """
 
     def __init__(self, snapshot: Snapshot, free: Matrix | None = None, known: Known | None = None) -> None:
         self.snapshot = snapshot
         self.free = (snapshot.free if free is None else free).copy(order="F")
         #: shared by all rooms that are equal, until something is taken or given back
         self.known = Known() if known is None else known
+        #: grows with each change of `free`
+        self.changes = 0
 
     def copy(self) -> Room:
         """A scratch of its own, with what was taken here taken."""
@@ -187,6 +190,7 @@ class Room:
         width = min(len(request), self.free.shape[1])
         self.free[row, :width] -= request[:width] * count
         self.known = Known()
+        self.changes += 1
 
     def give_back(self, row: int, request: Row, count: int = 1) -> None:
         """Undo `take`, or simulate the absence of pods that run there."""

@@ -70,6 +70,12 @@ class Usage:
                 self.book(named or group.queue, amounts, number)
         return True
 
+    def emptied(self) -> Usage:
+        """The sums that there would be if nothing was used."""
+        there = Usage(self._queue_of)
+        there.follow(self.tree, self.grants)
+        return there
+
     def charge(self, key: GroupKey, named: QueueName | None, amounts: Amounts, sign: int) -> None:
         """Add amounts to a group (sign 1) or take them away (sign -1); `named`: the queue that the pod itself names."""
         group = self._groups.get(key)

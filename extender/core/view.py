@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from extender.core.asking import Asking
 from extender.core.explain import of_member
 from extender.core.firm import Loan
+from extender.core.headroom import Promise
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.ledger import Slot
 from extender.core.ordering import OrderKey
@@ -80,6 +81,10 @@ class View:
         """True when this pod's group is still to be looked at in the round that was begun."""
         pod = self._world.pods.get(uid)
         return pod is not None and self._pending(pod.group)
+
+    def promise(self, key: GroupKey) -> Promise | None:
+        """When this group, the first that waits in its queue, starts; None when that is not foreseen."""
+        return self._plans.headrooms.promise(key)
 
     def lent(self, queue: QueueName) -> Loan | None:
         """What the queue has borrowed for good."""

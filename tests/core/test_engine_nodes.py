@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from extender.core import explain, messages, verbs
-from extender.core.cycle import OFFERED_SECONDS, PUT_ASIDE_SECONDS, REFUSED_RETRY_SECONDS
 from extender.core.model import Node, Pod, Taint
 from extender.core.reasons import Reason
+from extender.core.records import OFFERED_SECONDS, PUT_ASIDE_SECONDS, REFUSED_RETRY_SECONDS
 from tests import builders
 from tests.builders import GPU, gpu_node, make_group, make_pod, make_pods
 from tests.core import engine_driver
