@@ -250,7 +250,8 @@ class Answers:
         if at is None:
             return None
         share = self._fair(now).get(name, {})
-        status = queue_stating.status_of(at.queue, usage, self._engine.backlog, share, at.queue.status, now)
+        lent = self._engine.view.lent(name)
+        status = queue_stating.status_of(at.queue, usage, self._engine.backlog, lent, share, at.queue.status, now)
         return QueueState(name, at.queue.parent, status, amounts(share), tuple(self._waiters(name)))
 
     def _fair(self, now: float) -> dict[QueueName, Sums]:

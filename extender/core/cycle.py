@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from extender.core import messages, ordering, plans, queue_stating, quota, stating
 from extender.core.allowance import owns
@@ -18,11 +18,12 @@ from extender.core.claims import Claim
 from extender.core.explain import is_ours
 from extender.core.feasibility import Feasibility
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
-from extender.core.ledger import Slot
+from extender.core.ledger import Reservation, Slot
 from extender.core.membership import Need, Standing, Tally, satisfied, standing
 from extender.core.model import Pod
 from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
+from extender.core.preemption import Decision, Preemption
 from extender.core.reasons import Reason, Refusal
 from extender.core.repair import Repair
 from extender.core.snapshot import Room, Snapshot
@@ -44,10 +45,10 @@ PUT_ASIDE_SECONDS = 30.0
 #: reasons that room would end: they close the queue for ungated pods
 _FOR_ROOM = (
     *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED),
-    *(Reason.QUOTA, Reason.RESERVED),
+    *(Reason.QUOTA, Reason.RESERVED, Reason.VICTIMS, Reason.NO_VICTIMS, Reason.FIRM),
 )
 #: those of them for which room on nodes is held back
-_HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED)
+_HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.NO_VICTIMS)
 
 
 class Cycle:
@@ -62,9 +63,10 @@ class Cycle:
         self.asking = Asking(world, self.plans.ledger)
         self._order = ordering.Turns[Entry](self.usage, {}, self.asking.asked)
         self.opening = OpenList()
-        self.statements = queue_stating.Statements()
+        self.statements = queue_stating.Statements(self.plans.firm)
         self.wholes = Wholes(world, self.plans.under_way)
         self.repair = Repair(world, self.plans, self.wholes)
+        self.preemption = Preemption(world, self.usage, self.plans, self.wholes)
         self.stale = Stale(world, self.plans, self.usage, self.wholes)
         self.vacancy = Vacancy(world, self.usage)
         self.visibility = Visibility(world, self.usage, self.plans.ledger)
@@ -91,6 +93,7 @@ class Cycle:
         self.plans.reset()
         self.usage.take_moved()
         self.repair.reset()
+        self.preemption.reset()
         self.stale.reset()
         self.vacancy.reset()
         self.backlog = Backlog()
@@ -101,8 +104,10 @@ class Cycle:
             index.clear()
 
     def run(self, now: float) -> None:
-        """One round. Step 5 of design section 5 comes with reclaim."""
+        """One round."""
         self.follow_queues()
+        self.plans.firm.begin()
+        self.preemption.begin(now)
         for key in self.usage.take_moved():
             self._queue_left(key, now)
         for reservation in self.plans.broken(self.suspects, self._feasibility.at(self.world)):
@@ -116,7 +121,7 @@ class Cycle:
             room = self.room()  # 1. snapshot
             failed: dict[object, Refusal] = {}
             for entry in self._turns():  # 3. order
-                self._turn(entry, room, failed, now)  # 4. place
+                self._turn(entry, room, failed, now)  # 4. place, 5. reclaim and preempt
         self._list_open_queues(now)
         waiting = map(self.entries.__getitem__, self._waiting)
         self.effects += self.visibility.due(waiting, self.backlog.strays, now)
@@ -152,6 +157,7 @@ class Cycle:
         for eviction in (*self.wholes.look(now), *self.repair.look(now), *self.stale.look(now)):
             self.effects.append(eviction)
             if isinstance(eviction, messages.Evict):
+                self.plans.disruptions.asked(self.world.pods[eviction.uid])
                 self.dirty[self.world.pods[eviction.uid].group] = None
 
     def ring(self, now: float) -> None:
@@ -198,23 +204,26 @@ class Cycle:
             entry.forget_lists()
         aside = Refusal(Reason.EVICTING) if self.wholes.evicting(entry.key) else self._put_aside(entry, now)
         if aside is not None:
+            self.grown |= self.preemption.forget(entry.key)
             self.refuse(entry, aside, now)
             self._state(entry, now)
             return
-        same = self.asking.same(entry)
+        same = None if self.preemption.concerns(entry.key) else self.asking.same(entry)
         known = failed.get(same)
         if known is not None and known == entry.refusal and self.backlog.has(entry.key, self.world.queue_of(entry.key)):
             self._state(entry, now)
             return  # it waits as before, without a plan, and for the same
+        kept = self.preemption.lift(entry, room)
         refusal = known or self.plans.make(entry, room, now)
         self.grown |= self.plans.take_freed()
         if refusal is None:
             self._admitted(entry, now)
         else:
-            if same is not None:
+            if known is None:
+                refusal = self._after_all(entry, refusal, kept, room, now)
+                self.grown |= bool(kept) and refusal.reason is not Reason.VICTIMS
+            if same is not None and refusal.reason is not Reason.VICTIMS:
                 failed[same] = refusal
-            if entry.offered:  # what would be so with every node offered is said first
-                refusal = self.plans.refusal_anywhere(entry, room, now) or plans.refused_by_scheduler(entry)
             self.refuse(entry, refusal, now, keep=self.startable(entry))
             if known is None:
                 self._claim(entry, refusal, room, now)
@@ -222,6 +231,21 @@ class Cycle:
                 self.grown |= self.plans.claims.drop(entry.key)
             self._look_again(entry, now)
         self._state(entry, now)
+
+    def _after_all(
+        self, entry: Entry, refusal: Refusal, kept: Collection[Reservation], room: Room, now: float
+    ) -> Refusal:
+        """What it waits for when all is said, and who is evicted for it, if anybody may be."""
+        if entry.offered:  # what would be so with every node offered is said first
+            return self.plans.refusal_anywhere(entry, room, now) or plans.refused_by_scheduler(entry)
+        if self.plans.ledger.of_group(entry.key) and not self.startable(entry):
+            return refusal  # that part of a plan is given up at once
+        left, effects = self.preemption.answer(entry, refusal, kept, room, now)
+        self.effects += effects
+        again = self.preemption.again_at(entry.key, now)
+        if again is not None:
+            self.look_at(entry.key, again)
+        return left
 
     def _count_members(self, entry: Entry, now: float) -> None:
         need, tally = self.world.need(entry.key), self.world.tallies[entry.key]
@@ -300,6 +324,7 @@ class Cycle:
         self._waiting.pop(entry.key, None)
         self.backlog.put(entry.key, None)
         self.grown |= self.plans.claims.drop(entry.key)
+        self.preemption.forget(entry.key)
         if any(r.expected for r in self.plans.ledger.of_group(entry.key).values()):
             self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
         self.lead(entry, now)
@@ -350,6 +375,7 @@ class Cycle:
         return Waiting(queue, for_room, tuple(strays.items()), self.asking.asked(entry))
 
     def _forget_group(self, entry: Entry, now: float) -> None:
+        self.grown |= self.preemption.forget(entry.key)
         self.give_up(entry)
         self.vacancy.emptied(entry, now)
         self.stale.forget(entry.key)
@@ -359,13 +385,26 @@ class Cycle:
         self._waiting.pop(entry.key, None)
         self._timers.pop(entry.key, None)
 
-    def eviction_refused(self, effect: messages.Evict, now: float) -> None:
-        """The pod stays: its group, if it was to go as a whole, may be planned again."""
+    def eviction_done(self, effect: messages.Evict, failed: bool, now: float) -> None:
+        """The pod leaves, or it stays: then its group, if it was to go as a whole, may be planned again."""
+        self.plans.disruptions.answered(effect.uid, failed)
+        if not failed:
+            return
+        key = self.preemption.refused(effect, now)
+        if key is not None:
+            self.dirty[key] = None
         if self.wholes.refused(effect, now):
             self.repair.refused(effect, now)
         pod = self.world.pods.get(effect.uid)
         if pod is not None and pod.group in self.entries:
             self.dirty[pod.group] = None
+
+    def would_evict(self, key: GroupKey, now: float) -> Decision | Refusal | None:
+        """A dry run for a group that waits."""
+        entry = self.entries.get(key)
+        if entry is None or entry.refusal is None:
+            return None
+        return self.preemption.dry_run(entry, entry.refusal, self.room(), now)
 
     # --- what the handlers use too --------------------------------------------------------------
 
@@ -382,8 +421,8 @@ class Cycle:
 
     def room(self) -> Room:
         """A scratch of the room that is free now."""
-        self.plans.ledger.fit()
-        return Room(Snapshot.take(self.world, self._feasibility, self.plans.ledger.reserved))
+        self.plans.firm.begin()
+        return Room(Snapshot.take(self.world, self._feasibility, self.plans.reserved()))
 
     def give_up(self, entry: Entry) -> None:
         """Revoke the group's plan."""

@@ -133,6 +133,11 @@ class Wish:
     preferred: str | None = None
     missing: Refusal | None = None
 
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """All that are to be placed."""
+        return (*self.whole, *self.surplus)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from extender.core import fairshare
 from extender.core.backlog import Backlog
+from extender.core.firm import Firm, Loan
 from extender.core.ids import QueueName, Source
 from extender.core.messages import StateQueue
 from extender.core.model import Queue, QueueCondition, QueueStatus
@@ -29,13 +30,14 @@ _RESOURCES = 32
 #: the share of a queue that uses something of which it has none
 ABOVE_ALL = "inf"
 
-VALID, COVERED = "Valid", "GuaranteeCovered"
+VALID, COVERED, LOANS = "Valid", "GuaranteeCovered", "LoansRecoverable"
 
 
 class Statements:
     """What was written last. Nothing of it must survive a restart: the objects say it too."""
 
-    def __init__(self) -> None:
+    def __init__(self, firm: Firm) -> None:
+        self._firm = firm
         self._look_at = 0.0
         self._not_before: dict[QueueName, float] = {}
         #: what we asked to write, and of which object that said what: until it says something else that counts
@@ -76,7 +78,9 @@ class Statements:
             if now < self._not_before.get(queue.name, now) or len(writes) >= WRITES_A_LOOK:
                 continue
             known = self._known(queue)
-            status = status_of(queue, usage, backlog, shares.get(queue.name, {}), known, now)
+            status = status_of(
+                queue, usage, backlog, self._firm.lent(queue.name), shares.get(queue.name, {}), known, now
+            )
             if status != known:
                 self._asked[queue.name] = (status, queue.uid, queue.status)
                 self._not_before[queue.name] = now + WRITE_SECONDS
@@ -108,7 +112,13 @@ def _wanted(usage: Usage, backlog: Backlog) -> dict[QueueName, Sums]:
 
 
 def status_of(
-    queue: Queue, usage: Usage, backlog: Backlog, share: Mapping[str, int], known: QueueStatus, now: float
+    queue: Queue,
+    usage: Usage,
+    backlog: Backlog,
+    lent: Loan | None,
+    share: Mapping[str, int],
+    known: QueueStatus,
+    now: float,
 ) -> QueueStatus:
     """What there is to say of a queue of the tree; `known` is what was said last, of which times are kept."""
     at, used = usage.tree.at(queue.name), usage.of(queue.name)
@@ -119,7 +129,7 @@ def status_of(
         pending=backlog.groups[queue.name],
         state="Open" if at.closed_by is None else "Closing" if used else "Closed",
         generation=queue.generation,
-        conditions=tuple(_since(condition, known, now) for condition in _conditions(at, usage)),
+        conditions=tuple(_since(condition, known, now) for condition in _conditions(at, usage, lent)),
     )
 
 
@@ -135,7 +145,7 @@ def _decimal(share: Fraction | None) -> str:
     return f"{hundredths // 100}.{hundredths % 100:02}"
 
 
-def _conditions(at: Position, usage: Usage) -> list[QueueCondition]:
+def _conditions(at: Position, usage: Usage, lent: Loan | None) -> list[QueueCondition]:
     blame, short = at.blame, usage.grants.short.get(at.queue.name)
     found = [
         QueueCondition(VALID, True, "Valid", "", 0)
@@ -147,6 +157,10 @@ def _conditions(at: Position, usage: Usage) -> list[QueueCondition]:
         found.append(QueueCondition(COVERED, False, kind.value, f"{resource}: of {named} only {kept} can be kept", 0))
     elif at.queue.guarantee and blame is None:
         found.append(QueueCondition(COVERED, True, "Covered", "", 0))
+    if lent is not None:
+        resource, amount, budget = lent
+        by = f"disruption budget {budget}" if budget else "groups that may not be preempted"
+        found.append(QueueCondition(LOANS, False, "Protected", f"{resource}: {amount} borrowed, protected by {by}", 0))
     return found
 
 

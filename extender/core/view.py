@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from extender.core.asking import Asking
 from extender.core.explain import of_member
-from extender.core.ids import GroupKey, NodeName, PodUid
+from extender.core.firm import Loan
+from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.ledger import Slot
 from extender.core.ordering import OrderKey
 from extender.core.planning import Entry
@@ -66,6 +67,10 @@ class View:
         """Why this group waits, or something of it; None when nothing does, or it was not looked at yet."""
         entry = self._entries.get(key)
         return self._vacancy.why(key) if entry is None else entry.refusal
+
+    def lent(self, queue: QueueName) -> Loan | None:
+        """What the queue has borrowed for good."""
+        return self._plans.firm.lent(queue)
 
     def vetoes(self, members: Iterable[Member]) -> dict[PodUid, str]:
         """For a release: members that must not be bound, with the reason (design 2, invariant 2)."""

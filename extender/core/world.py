@@ -130,6 +130,8 @@ class World:
         self._finished = Finished()
         #: pods that count on a node (not ended), by node name; also for nodes not known yet
         self.on_node: dict[NodeName, dict[PodUid, Pod]] = {}
+        #: those of them that are being deleted
+        self.leaving: dict[PodUid, Pod] = {}
         self.topologies: dict[str, Topology] = {}
         #: by name; where ours and Volcano's have the same name, ours
         self.queues: dict[QueueName, Queue] = {}
@@ -265,11 +267,14 @@ class World:
         if pod.node is not None and not pod.ended:
             self.on_node.setdefault(pod.node, {})[pod.uid] = pod
             self.nodes.add_used(pod.node, self.request_row(pod), 1)
+            if pod.terminating:
+                self.leaving[pod.uid] = pod
 
     def _uncount(self, pod: Pod) -> None:
         if pod.node is not None and not pod.ended:
             there = self.on_node[pod.node]
             del there[pod.uid]
+            self.leaving.pop(pod.uid, None)
             if not there:
                 del self.on_node[pod.node]
             self.nodes.add_used(pod.node, self.request_row(pod), -1)

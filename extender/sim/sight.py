@@ -161,6 +161,12 @@ class Sight:
         found = self.pod(written)
         return self._word.why_pod(found[0]) if found and found[0].waits else None
 
+    def why_evicted(self, name: str) -> Said | None:
+        """What the last eviction record of a group says."""
+        thing = self._cluster.api.get("PodGroup", name)
+        record = thing.get("status", {}).get("lastEviction") if thing is not None else None
+        return None if record is None else Said(record["rule"], record["message"])
+
     def why_queue(self, name: str) -> Said | None:
         """What is wrong with a queue, as its conditions say: whatever it is, the queue is not as it should be."""
         thing = self._cluster.api.get("Queue", name)

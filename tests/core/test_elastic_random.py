@@ -52,7 +52,7 @@ def test_room_is_given_to_minimums_first(groups: list[Elastic], room: int) -> No
     for number, (run, least, size, priority) in enumerate(groups):
         name = f"g{number}"
         pods = make_pods(size, name, request={GPU: 1}, group=name, created=float(number), priority=priority)
-        engine.see(make_group(name, least))
+        engine.see(make_group(name, least, preemptible=False))  # nobody makes room
         for pod in pods[:run]:
             engine.see(builders.bound(pod, f"n{taken}"))
             taken += 1

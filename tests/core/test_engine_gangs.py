@@ -161,9 +161,9 @@ def test_a_hurt_gang_and_an_older_group(priority: int, repaired: bool) -> None:
 def test_room_is_kept_for_a_replacement_before_an_older_group(priority: int, kept: bool) -> None:
     gang = hurt_gang(4, 4, created=9.0)
     old = make_pod("old", ONE, created=1.0, priority=priority)
-    engine = Driver(gpu_node(gpus=4), make_group("train", 4), *gang, old)
+    engine = Driver(gpu_node(gpus=4), make_group("train", 4, preemptible=False), *gang, old)
     engine.tick()
-    assert engine.reason(old) is Reason.RESOURCES
+    assert engine.reason(old) is (Reason.RESOURCES if kept else Reason.NO_VICTIMS)
     engine.gone(gang[0])
     engine.tick()
     assert (engine.node(old) is None) == kept

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from extender.core import messages, planning
-from extender.core.allowance import Allowance
 from extender.core.feasibility import Feasibility
 from extender.core.ids import QUEUE_GATE, NodeName, Source
 from extender.core.ledger import Ledger
@@ -34,7 +33,10 @@ GROUPS = ("a", "b", "c")
 QUEUES = {"a": "left", "b": "right", "c": None}
 JOB = Owner("Job", "job", "uid-of-job")
 NODES = ("n0", "n1", "n2", "n3")
-FOR_ROOM = (*(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED, Reason.QUOTA, Reason.RESERVED),)
+FOR_ROOM = (
+    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED, Reason.QUOTA),
+    *(Reason.RESERVED, Reason.VICTIMS, Reason.NO_VICTIMS, Reason.FIRM),
+)
 
 
 class Machine(RuleBasedStateMachine):
@@ -116,10 +118,14 @@ class Machine(RuleBasedStateMachine):
         least=st.integers(1, 5),
         servers=st.sampled_from((0, 0, 1)),
         required=st.sampled_from((None, None, "rack")),
+        preemptible=st.sampled_from((None, None, None, False)),
     )
-    def group_object(self, name: str, least: int, servers: int, required: str | None) -> None:
+    def group_object(
+        self, name: str, least: int, servers: int, required: str | None, preemptible: bool | None = None
+    ) -> None:
+        tasks = {"ps": servers} if servers else {}
         group = builders.make_group(
-            name, least, {"ps": servers} if servers else {}, topology_required=required, generation=1
+            name, least, tasks, topology_required=required, preemptible=preemptible, generation=1
         )
         before = self.cluster.truth.groups.get(group.key)
         if before is not None:  # its status is not the user's to write
@@ -135,10 +141,19 @@ class Machine(RuleBasedStateMachine):
         kept=st.sampled_from((0, 0, 0, 1, 2)),
         owned=st.sampled_from((0, 0, 1, 2, 4)),
         closed=st.sampled_from((False, False, False, True)),
+        gives=st.sampled_from((True, True, False)),
         visible=st.booleans(),
     )
     def queue_object(
-        self, name: str, parent: str | None, cap: int | None, kept: int, owned: int, closed: bool, visible: bool
+        self,
+        name: str,
+        parent: str | None,
+        cap: int | None,
+        kept: int,
+        owned: int,
+        closed: bool,
+        gives: bool,
+        visible: bool,
     ) -> None:
         queue = builders.make_queue(
             name,
@@ -147,6 +162,7 @@ class Machine(RuleBasedStateMachine):
             guarantee=((builders.GPU, kept),) if kept else (),
             deserved=((builders.GPU, owned),) if owned else (),
             closed=closed,
+            reclaimable=gives,
             visible=visible,
             generation=1,
         )
@@ -347,7 +363,9 @@ def at_rest(cluster: Cluster) -> None:
     assert not cluster.active, "kube-scheduler still tries"
     for pod in engine.world.pods.values():
         assert not (pod.ours and pod.waiting and pod.nominated), f"{pod.name} is nominated for nothing"
-    room = Room(Snapshot.take(engine.world, Feasibility()))
+    engine._plans.firm.begin()
+    reserved = engine._plans.reserved()  # nothing but earmarks
+    room = Room(Snapshot.take(engine.world, Feasibility(), reserved))
     strays: Counter[str] = Counter()
     backlog: Counter[str] = Counter()
     for key, entry in engine.entries.items():
@@ -358,6 +376,11 @@ def at_rest(cluster: Cluster) -> None:
         strays[queue] += sum(1 for p in members if standing(p) is Standing.WAITING and not p.queue_gated)
         backlog[queue] += entry.refusal.reason in FOR_ROOM
         in_sight(cluster, members, entry.refusal.reason)
+        if entry.refusal.reason is Reason.VICTIMS:
+            assert engine._plans.earmarks.of(key), f"{key} waits for victims, and nothing is kept for it"
+            assert engine.world.leaving, f"{key} waits for victims, and nobody leaves"
+            continue
+        assert not engine._plans.earmarks.of(key), f"{key} does not wait for victims, and has an earmark"
         if entry.refusal.reason is Reason.SCHEDULER_REFUSED:
             assert any(pod.uid in cluster.conflicts for pod in members), f"{key} was refused by nobody"
             continue
@@ -366,9 +389,7 @@ def at_rest(cluster: Cluster) -> None:
             wish = engine.usage.tree.refusal(queue, key.namespace) or wish
         if isinstance(wish, planning.Wish):
             scratch = Room(room.snapshot)
-            outcome = planning.fulfil(
-                wish, scratch, Allowance(engine._cycle.usage, queue, scratch, engine._plans.claims)
-            )
+            outcome = planning.fulfil(wish, scratch, engine._plans.allowance(key, scratch, engine.usage))
             left = outcome if isinstance(outcome, Refusal) or outcome.places == () else None
             assert left is not None, f"{key} waits for {entry.refusal.reason}, and there is room"
         else:
