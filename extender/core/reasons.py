@@ -31,6 +31,7 @@ class Reason(StrEnum):
     NAMESPACE = "NamespaceNotAllowed"  # the queue does not serve the group's namespace
     QUOTA = "QuotaExceeded"  # would pass the capability of the queue or of one above it
     RESERVED = "ReservedForOthers"  # the room is there, and is kept for those it was promised to
+    RESERVED_FOR_HEAD = "ReservedForHead"  # it would fit, but then the first that waits would start later
     FIRM = "NonPreemptibleOverQuota"  # may not be evicted, so it may not borrow, and its queue owns too little
     VICTIMS = "WaitingForVictims"  # its room is being freed: those that must go have not left yet
     NO_VICTIMS = "NoEligibleVictims"  # room could be freed, but those that would have to go are protected
@@ -59,6 +60,7 @@ KIND_OF: dict[Reason, Kind] = {
     Reason.NAMESPACE: Kind.NEVER,
     Reason.QUOTA: Kind.WAIT,
     Reason.RESERVED: Kind.WAIT,
+    Reason.RESERVED_FOR_HEAD: Kind.WAIT,
     Reason.FIRM: Kind.WAIT,
     Reason.VICTIMS: Kind.WAIT,
     Reason.NO_VICTIMS: Kind.WAIT,

@@ -154,6 +154,8 @@ class Room:
     def __init__(self, snapshot: Snapshot, free: Matrix | None = None) -> None:
         self.snapshot = snapshot
         self.free = (snapshot.free if free is None else free).copy(order="F")
+        #: grows with each change of `free`
+        self.changes = 0
         #: sums over ready nodes that are open to pods, until something is taken or given back
         self._usable: dict[str, int] = {}
 
@@ -169,6 +171,7 @@ class Room:
         """Use up the room of `count` pods of this request on a node."""
         width = min(len(request), self.free.shape[1])
         self.free[row, :width] -= request[:width] * count
+        self.changes += 1
         self._usable.clear()
 
     def give_back(self, row: int, request: Row, count: int = 1) -> None:
