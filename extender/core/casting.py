@@ -46,7 +46,7 @@ class Cast:
     """The lots that matter for one group: those of which somebody may go, and those that are protected as a whole."""
 
     lots: tuple[Lot, ...]
-    kept: tuple[tuple[QueueName, Lot], ...]
+    kept: tuple[tuple[QueueName, Absence], ...]
     terms: Mapping[QueueName, Terms]
 
     @property
@@ -80,9 +80,8 @@ class Cast:
         room, usage = self.without_free(room, usage)
         for lot in self.lots:
             room, usage = lot.barred.room(room), lot.barred.usage(usage)
-        for _, lot in self.kept:
-            for absence in (lot.going, lot.barred):
-                room, usage = absence.room(room), absence.usage(usage)
+        for _, absence in self.kept:
+            room, usage = absence.room(room), absence.usage(usage)
         return room, usage
 
     def bars(self, disruptions: Disruptions) -> Detail:
@@ -120,6 +119,7 @@ class Casting:
         self._now = now
         self._own: dict[tuple[QueueName, int], Lot] = {}
         self._others: dict[tuple[QueueName, frozenset[str]], Lot] = {}
+        self._whole: dict[tuple[QueueName, frozenset[str]], Absence] = {}
 
     def forget(self, key: GroupKey) -> None:
         """Members of the group are to be evicted."""
@@ -127,6 +127,7 @@ class Casting:
         queue = self._world.queue_of(key)
         self._own = {of: lot for of, lot in self._own.items() if of[0] != queue}
         self._others = {of: lot for of, lot in self._others.items() if of[0] != queue}
+        self._whole = {of: absence for of, absence in self._whole.items() if of[0] != queue}
 
     def cast(self, key: GroupKey, wish: Wish, usage: Usage) -> Cast:
         """Who could make room for these members, when those that are leaving have gone."""
@@ -135,16 +136,13 @@ class Casting:
         lots, kept = [own], []
         found = self._terms(usage, queue, own, _asked(wish))
         for other, on_terms in found.items():
-            lot = self._other(other, on_terms.resources)
             keeper = eligible.keeper(usage, on_terms)
             if keeper is None and not eligible.above(usage, on_terms.theirs, on_terms.resources):
                 keeper = other
-            if not (lot.free or lot.barred.pods):
-                continue
             if keeper is None:
-                lots.append(lot)
-            else:
-                kept.append((keeper, lot))
+                lots.append(self._other(other, on_terms.resources))
+            elif (all_of := self._all(other, on_terms.resources)).pods:
+                kept.append((keeper, all_of))
         return Cast(tuple(lots), tuple(kept), found)
 
     def case(
@@ -206,6 +204,18 @@ class Casting:
             taking = [h for h in self._holders.of(queue) if any(_takes(pod.shape.request, resources) for pod in h.pods)]
             lot = self._others[queue, resources] = self._lot(taking)
         return lot
+
+    def _all(self, queue: QueueName, resources: frozenset[str]) -> Absence:
+        """All pods of a queue that take of these."""
+        found = self._whole.get((queue, resources))
+        if found is None:
+            members = (self._world.members[key].values() for key in self._holders.keys().get(queue, ()))
+            pods = (pod for group in members for pod in group if pod.ours and pod.bound)
+            taking = (
+                pod for pod in pods if pod.uid not in self._holders.asked and _takes(pod.shape.request, resources)
+            )
+            found = self._whole[queue, resources] = Absence(self._world, self._shape, taking)
+        return found
 
     def _lot(self, holders: Iterable[Holder]) -> Lot:
         """Those of whom some may go as far as they alone are concerned, and the others."""

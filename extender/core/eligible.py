@@ -13,12 +13,12 @@ is guaranteed; against a claim that is guaranteed, it owns only what is guarante
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from extender.core.budgets import Disruptions
 from extender.core.firm import Firm
-from extender.core.ids import GroupKey, QueueName, TaskName
+from extender.core.ids import GroupKey, PodUid, QueueName, TaskName
 from extender.core.membership import STARTED, Standing, standing
 from extender.core.model import Pod
 from extender.core.quota import Sums
@@ -74,6 +74,11 @@ class Holders:
         self._of: dict[QueueName, list[Holder]] = {}
         self._holders: dict[GroupKey, Holder | None] = {}
         self._keys: dict[QueueName, list[GroupKey]] | None = None
+
+    @property
+    def asked(self) -> Set[PodUid]:
+        """Pods whose eviction is under way."""
+        return self._wholes.asked
 
     def of(self, queue: QueueName) -> list[Holder]:
         """The groups of a queue that have pods on nodes."""
