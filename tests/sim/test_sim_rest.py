@@ -66,5 +66,5 @@ def test_a_random_cluster_comes_to_rest_and_stays_there(seed: int) -> None:
     requests = run.scheduler.sidecar.writes.requests
     evictions = [request.at for request in requests if request.subresource == "eviction"]
     assert max(evictions, default=0.0) < QUIET
-    writes = [request for request in requests if request.at > QUIET and request.kind != "Queue"]
-    assert writes == [], "something is written without end"
+    moved = [request for request in requests if request.at > QUIET and request.kind == "Pod"]
+    assert moved == [], "pods are moved though nothing happens"
