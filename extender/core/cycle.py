@@ -267,8 +267,7 @@ class Cycle(Records):
             return refusal  # that part of a plan is given up at once
         left, effects = self.preemption.answer(entry, refusal, kept, room, now)
         self.effects += effects
-        again = self.preemption.again_at(entry.key, now)
-        if again is not None:
+        if (again := self.preemption.again_at(entry.key, now)) is not None:
             self.look_at(entry.key, again)
         return left
 

@@ -15,7 +15,7 @@ from extender.core.ledger import Slot
 from extender.core.membership import Standing, satisfied
 from extender.core.model import Pod
 from extender.core.planning import EXPECT_SECONDS, Entry
-from extender.core.preemption import Decision, Preemption
+from extender.core.preemption import Preemption
 from extender.core.reasons import FOR_ROOM, Reason, Refusal
 from extender.core.repair import Repair
 from extender.core.snapshot import Room, Snapshot
@@ -75,11 +75,8 @@ class Records:
         self.entries.clear()
         self.plans.reset()
         self.usage.take_moved()
-        self.repair.reset()
-        self.backfill.reset()
-        self.preemption.reset()
-        self.stale.reset()
-        self.vacancy.reset()
+        for part in (self.repair, self.backfill, self.preemption, self.stale, self.vacancy):
+            part.reset()
         self.backlog = backlog.Backlog()
         for index in (self.dirty, self._timers, self.asking, self.suspects):
             index.clear()
@@ -214,13 +211,6 @@ class Records:
         pod = self.world.pods.get(effect.uid)
         if pod is not None and pod.group in self.entries:
             self.dirty[pod.group] = None
-
-    def would_evict(self, key: GroupKey, now: float) -> Decision | Refusal | None:
-        """A dry run for a group that waits."""
-        entry = self.entries.get(key)
-        if entry is None or entry.refusal is None:
-            return None
-        return self.preemption.dry_run(entry, entry.refusal, self.room(), now)
 
     def entry(self, key: GroupKey, created: float, now: float) -> Entry:
         """The group's record, made when it is new."""
