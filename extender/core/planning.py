@@ -11,7 +11,7 @@ group that runs, are placed one by one beside the others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.core import placement
@@ -19,13 +19,15 @@ from extender.core.allowance import Allowance, Barred
 from extender.core.ids import GroupKey, NodeName, PodUid, TaskName
 from extender.core.ledger import Ledger, Slot
 from extender.core.membership import STARTED, Need, Standing, Tally, satisfied, standing
-from extender.core.model import Pod, Shape
+from extender.core.model import Pod, Shape, Shares
 from extender.core.reasons import ALSO, Kind, Reason, Refusal
 from extender.core.snapshot import Room
 from extender.core.world import World
 
 #: room for members that do not exist yet is kept so long after the newest one appeared (design 3.2)
 EXPECT_SECONDS = 10.0
+#: of so many members of a group the offered lists are kept: each may name thousands of nodes
+_OFFERED_MEMBERS = 64
 
 
 @dataclass(slots=True)
@@ -76,6 +78,14 @@ class Entry:
         if not self.offered:
             self.refused_by = ""
 
+    def offer(self, uid: PodUid, nodes: Iterable[NodeName], now: float) -> None:
+        """Believe for a while that the member may go to these nodes only."""
+        self.offered.pop(uid, None)
+        if len(self.offered) >= _OFFERED_MEMBERS:
+            del self.offered[next(iter(self.offered))]
+        self.offered[uid] = frozenset(nodes)
+        self.offered_at = now
+
     def first_pass(self, pod: Pod, offered: Sequence[NodeName]) -> bool:
         """True when the call may be for an older nomination of the pod alone, so that the full list follows.
 
@@ -111,6 +121,8 @@ class Member:
     expected: bool = False
     #: the pod's name; "" while it does not exist
     name: str = field(default="", compare=False)
+    #: what it gets of its node's cards, once it has a place
+    shares: Shares = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,9 +337,9 @@ def _together(
     found.take(room)
     allowance.take(asked)
     return [
-        (member, name)
-        for equals, rows in zip(alike.values(), found.rows, strict=True)
-        for member, row in zip(equals, rows, strict=True)
+        (replace(member, shares=shares) if shares else member, name)
+        for number, equals in enumerate(alike.values())
+        for member, row, shares in zip(equals, found.rows[number], found.shares_of(number), strict=True)
         if (name := snapshot.names[row]) is not None
     ]
 

@@ -17,7 +17,7 @@ from extender.core.feasibility import Facts
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Ledger, Reservation, Slot
 from extender.core.messages import Effect
-from extender.core.model import Hold, Pod
+from extender.core.model import Hold, Pod, Shares
 from extender.core.planning import Entry, Member, Plan, Wish
 from extender.core.reasons import Reason, Refusal
 from extender.core.snapshot import Room
@@ -94,7 +94,7 @@ class Plans:
         """Plan one member anew within the nodes offered to it, beside its siblings; False if impossible."""
         old = self.ledger.release(Slot(pod.uid))
         assert old is not None, f"{pod.uid} has no plan to move"
-        room.give_back(self._row(old), old.request)
+        room.give_back(self._row(old), old.request, shares=old.shares)
         outcome = self._fulfil(entry, self._alone(entry, old), room)
         if isinstance(outcome, Refusal):
             self._restore([old], room)
@@ -227,8 +227,13 @@ class Plans:
             return False
         if over_capability(self._usage, self._world.queue_of(pod.group), dict(pod.shape.request)) is not None:
             return False
+        shares: Shares | None = ()
+        if nodes.cards and pod.shape.cards is not None:
+            shares = nodes.cards.choose(node, pod.shape.cards)
+        if shares is None:
+            return False
         slot = Slot(pod.uid)
-        self.ledger.reserve(Reservation(slot, pod.group, pod.task, pod.shape, node, request))
+        self.ledger.reserve(Reservation(slot, pod.group, pod.task, pod.shape, node, request, shares=shares))
         return True
 
     def broken(self, suspects: set[NodeName], facts: Facts) -> Iterator[Reservation]:
@@ -265,7 +270,9 @@ class Plans:
         nodes = self._world.nodes
         row, width = self._row(reservation), len(reservation.request)
         promised = nodes.used[row, :width] + self.ledger.reserved[row, :width]
-        return bool(((promised > nodes.allocatable[row, :width]) & (reservation.request > 0)).any())
+        if ((promised > nodes.allocatable[row, :width]) & (reservation.request > 0)).any():
+            return True
+        return bool(reservation.shares) and nodes.cards.over(reservation.node, reservation.shares)
 
     def _row(self, reservation: Reservation) -> int:
         return self._world.nodes.row_of[reservation.node]
@@ -286,7 +293,7 @@ class Plans:
         freed = [r for r in self.ledger.of_group(entry.key).values() if r.expected or not expected_only]
         for reservation in freed:
             self.ledger.release(reservation.slot)
-            room.give_back(self._row(reservation), reservation.request)
+            room.give_back(self._row(reservation), reservation.request, shares=reservation.shares)
         return freed
 
     def _restore(self, before: list[Reservation], room: Room) -> None:
@@ -294,6 +301,7 @@ class Plans:
             if not reservation.expected:
                 self.ledger.reserve(reservation)
                 room.take(self._row(reservation), reservation.request)
+                room.take_cards(self._row(reservation), reservation.shares)
 
     def _note_freed(self, before: list[Reservation]) -> None:
         now = {slot: r.node for slot, r in self.ledger.of_group(before[0].group).items()} if before else {}
@@ -303,7 +311,11 @@ class Plans:
         for member, node in plan.places:
             request = self._world.columns.row(member.shape.request)
             self.ledger.reserve(
-                Reservation(member.slot, entry.key, member.task, member.shape, node, request, member.expected)
+                Reservation(
+                    *(member.slot, entry.key, member.task, member.shape, node, request),
+                    expected=member.expected,
+                    shares=member.shares,
+                )
             )
         if plan.places:
             entry.planned_at = now

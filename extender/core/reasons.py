@@ -34,6 +34,9 @@ class Reason(StrEnum):
     QUEUED = "Queued"  # waits in its queue: groups before it, or not looked at yet
     RESOURCES = "InsufficientResources"  # not enough free, in quantity or on any fitting nodes
     FRAGMENTED = "Fragmented"  # enough free in sum, but no placement exists
+    DEVICE_NO_FIT = "DeviceNoFit"  # a node has the slots, but no card the memory or the cores
+    DEVICE_UNHEALTHY = "DeviceUnhealthy"  # would fit if the cards that are out of use were in use
+    NODE_UNAVAILABLE = "NodeUnavailable"  # would fit if the nodes that take no pods now took some
     TOPOLOGY = "TopologyUnsatisfied"  # room exists, but in no single domain of the required level
     UNLABELLED = "TopologyUnlabelled"  # room exists on nodes that lack a label of the required level
     CONSTRAINTS = "NoMatchingNode"  # selector, affinity or taints leave no node
@@ -59,6 +62,9 @@ KIND_OF: dict[Reason, Kind] = {
     Reason.QUEUED: Kind.WAIT,
     Reason.RESOURCES: Kind.WAIT,
     Reason.FRAGMENTED: Kind.WAIT,
+    Reason.DEVICE_NO_FIT: Kind.WAIT,
+    Reason.DEVICE_UNHEALTHY: Kind.WAIT,
+    Reason.NODE_UNAVAILABLE: Kind.WAIT,
     Reason.TOPOLOGY: Kind.WAIT,
     Reason.UNLABELLED: Kind.WAIT,
     Reason.CONSTRAINTS: Kind.NEVER,

@@ -18,6 +18,12 @@ Row = npt.NDArray[np.int64]
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
+GPU = "nvidia.com/gpu"
+GPU_MEMORY = "nvidia.com/gpumem"
+GPU_PERCENT = "nvidia.com/gpumem-percentage"
+GPU_CORES = "nvidia.com/gpucores"
+#: asked for each GPU and fitted on cards, never on what a node has allocatable
+PER_CARD = frozenset({GPU_MEMORY, GPU_PERCENT, GPU_CORES})
 #: larger amounts are refused when read (wire), whatever they are of
 MAX_AMOUNT = 2**55
 #: A pod that asks for more of anything is refused when read, a node that has more counts as having so much, and as
@@ -62,8 +68,8 @@ class Columns:
         return self._index.get(name)
 
     def know(self, values: Iterable[tuple[str, int]]) -> bool:
-        """True when each of these has a column."""
-        return all(name in self._index for name, _ in values)
+        """True when each of these has a column, or is fitted on cards."""
+        return all(name in self._index or name in PER_CARD for name, _ in values)
 
     def sums(self, values: npt.NDArray[np.int64]) -> dict[str, int]:
         """The sum of each column of (rows x resources), which may be narrower or wider than what is named."""

@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core import matching
+from extender.core.cards import Cards
 from extender.core.feasibility import Facts, Feasibility
 from extender.core.ids import NodeName
 from extender.core.matching import Ints, Mask
-from extender.core.model import Shape
-from extender.core.resources import CPU, MEMORY, PODS, Columns, Row, exact_sum
+from extender.core.model import CardRequest, Shape, Shares
+from extender.core.resources import CPU, GPU, MEMORY, PER_CARD, PODS, Columns, Row, exact_sum
 from extender.core.world import World
 
 Matrix = npt.NDArray[np.int64]
@@ -48,6 +49,8 @@ class Want:
     share: float
     #: added to the order of nodes, so that those with other extended resources come last; None: no such
     late: Ints | None
+    #: what it asks of cards, where nodes publish them
+    cards: CardRequest | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,8 +63,11 @@ class Snapshot:
     allocatable: Matrix
     #: sums over all nodes; floats, for comparing shares only
     totals: npt.NDArray[np.float64]
+    #: what is free of cards; None when no node publishes any. Shared: not to be changed
+    cards: Cards | None = None
     _lates: dict[frozenset[int], Ints | None] = field(default_factory=dict)
     _wants: dict[Shape, Want] = field(default_factory=dict)
+    _mended: dict[str, Snapshot | None] = field(default_factory=dict)
 
     @classmethod
     def take(cls, world: World, feasibility: Feasibility, reserved: Matrix | None = None) -> Snapshot:
@@ -75,7 +81,9 @@ class Snapshot:
         if reserved is not None:
             part = reserved[:rows, :width]
             free[: part.shape[0], : part.shape[1]] -= part
-        return cls(world.columns, facts, free, allocatable, allocatable.sum(axis=0, dtype=np.float64))
+        return cls(
+            world.columns, facts, free, allocatable, allocatable.sum(axis=0, dtype=np.float64), table.cards.free(rows)
+        )
 
     @property
     def names(self) -> tuple[NodeName | None, ...]:
@@ -91,6 +99,24 @@ class Snapshot:
         """Rows of these nodes, in order and with repetitions; unknown names are left out."""
         row_of = self.row_of
         return [row_of[name] for name in names if name in row_of]
+
+    def mended(self) -> Snapshot | None:
+        """The room that there would be with all nodes and cards in use; None when all are."""
+        if "" not in self._mended:
+            ill = self.cards is not None and self.cards.roll.outage
+            self._mended[""] = self._mend() if ill or self.facts.outage.any() else None
+        return self._mended[""]
+
+    def _mend(self) -> Snapshot:
+        allocatable, cards, column = self.allocatable, None, self.columns.of(GPU)
+        if self.cards is not None:
+            cards = self.cards.mended()
+            if column is not None and column < self.free.shape[1]:
+                allocatable = allocatable.copy(order="F")
+                slots = np.where(cards.there, cards.slots(len(allocatable)), 0)
+                np.maximum(allocatable[:, column], slots, out=allocatable[:, column])
+        free = self.free + (allocatable - self.allocatable)
+        return Snapshot(self.columns, self.facts.mended, free, allocatable, self.totals, cards)
 
     def mask(self, names: Iterable[NodeName]) -> Mask:
         """These nodes as a mask of rows; unknown names are left out."""
@@ -109,6 +135,8 @@ class Snapshot:
         row, width = self.columns.row(shape.request), self.free.shape[1]
         asked, shares, unknown = [], [], []
         for name, amount in shape.request:
+            if name in PER_CARD and self.cards is not None and shape.cards is not None:
+                continue  # fitted on cards
             column = self.columns.of(name)
             if column is None or column >= width:
                 unknown.append((name, amount))
@@ -124,6 +152,7 @@ class Snapshot:
             dominant=dominant,
             share=share,
             late=self._late(frozenset(column for column, _ in asked)),
+            cards=shape.cards if self.cards is not None else None,
         )
 
     def _share(self, column: int, amount: int) -> float:
@@ -151,19 +180,30 @@ class Snapshot:
 class Room:
     """Free room that is being used up: the scratch of one cycle, or of one simulation."""
 
-    def __init__(self, snapshot: Snapshot, free: Matrix | None = None) -> None:
+    def __init__(self, snapshot: Snapshot, free: Matrix | None = None, cards: Cards | None = None) -> None:
         self.snapshot = snapshot
         self.free = (snapshot.free if free is None else free).copy(order="F")
+        cards = snapshot.cards if cards is None else cards
+        self.cards = cards.copy() if cards is not None else None
         #: sums over ready nodes that are open to pods, until something is taken or given back
         self._usable: dict[str, int] = {}
 
     def copy(self) -> Room:
         """A scratch of its own, with what was taken here taken."""
-        return Room(self.snapshot, self.free)
+        return Room(self.snapshot, self.free, self.cards)
 
     def emptied(self) -> Room:
         """The room that there would be if nothing ran."""
-        return Room(self.snapshot, self.snapshot.allocatable)
+        cards = self.cards.emptied() if self.cards is not None else None
+        return Room(self.snapshot, self.snapshot.allocatable, cards)
+
+    def mended(self) -> Room | None:
+        """The room as it would be with all nodes and cards in use; None when all are."""
+        whole = self.snapshot.mended()
+        if whole is None:
+            return None
+        cards = self.cards.mended() if self.cards is not None else None
+        return Room(whole, self.free + (whole.allocatable - self.snapshot.allocatable), cards)
 
     def take(self, row: int, request: Row, count: int = 1) -> None:
         """Use up the room of `count` pods of this request on a node."""
@@ -171,9 +211,15 @@ class Room:
         self.free[row, :width] -= request[:width] * count
         self._usable.clear()
 
-    def give_back(self, row: int, request: Row, count: int = 1) -> None:
+    def take_cards(self, row: int, shares: Shares, sign: int = 1) -> None:
+        """Use up shares of a node's cards, or give them back (sign -1)."""
+        if shares and self.cards is not None:
+            self.cards.take(row, shares, sign)
+
+    def give_back(self, row: int, request: Row, count: int = 1, shares: Shares = ()) -> None:
         """Undo `take`, or simulate the absence of pods that run there."""
         self.take(row, request, -count)
+        self.take_cards(row, shares, -1)
 
     def usable(self, resource: str) -> int:
         """What is free of a resource on the nodes that take any pod now."""

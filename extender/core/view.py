@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from extender.core.explain import of_member
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Slot
+from extender.core.model import Shares
 from extender.core.planning import Entry
 from extender.core.plans import Plans
 from extender.core.reasons import Refusal
@@ -40,6 +41,11 @@ class View:
         """The node planned for this pod."""
         reservation = self._plans.ledger.get(Slot(uid))
         return None if reservation is None else reservation.node
+
+    def shares(self, uid: PodUid) -> Shares:
+        """What this pod is to have of its node's cards; () where they are not handed out by us."""
+        reservation = self._plans.ledger.get(Slot(uid))
+        return () if reservation is None else reservation.shares
 
     def refusal(self, uid: PodUid) -> Refusal | None:
         """Why this pod waits; None when its group does not, or was not looked at yet."""

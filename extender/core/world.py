@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from extender.core import messages
+from extender.core.cards import CardTable
 from extender.core.finished import Finished
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
 from extender.core.membership import Need, Tally, need_of, queue_of
@@ -45,10 +46,11 @@ class NodeTable:
         self.touched_before = 0
         self.allocatable = np.zeros((64, 8), dtype=np.int64)
         self.used = np.zeros((64, 8), dtype=np.int64)
+        self.cards = CardTable()
         self._free_rows: list[int] = []
 
-    def put(self, node: Node) -> None:
-        """Add a node or replace its newest state; what it offers must have columns."""
+    def put(self, node: Node) -> bool:
+        """Add a node or replace its newest state; what it offers must have columns. True when it has new cards."""
         row = self.row_of.get(node.name)
         if row is None:
             row = self._new_row(node.name)
@@ -57,6 +59,7 @@ class NodeTable:
         self._set_allocatable(row, self.columns.row(node.allocatable))
         if before is None or _placement_facts(before) != _placement_facts(node):
             self._touch(row)
+        return (before is None or before.cards != node.cards) and self.cards.put(node.name, row, node.cards)
 
     def drop(self, name: NodeName) -> None:
         """Forget a node; its row is zeroed and may be reused."""
@@ -64,6 +67,7 @@ class NodeTable:
         if row is None:
             return
         self.names[row] = self.nodes[row] = None
+        self.cards.drop(name)
         self.allocatable[row] = 0
         self.used[row] = 0
         self._free_rows.append(row)
@@ -113,7 +117,7 @@ class NodeTable:
 
 
 def _placement_facts(node: Node) -> tuple[object, ...]:
-    return (node.labels, node.taints, node.unschedulable, node.ready, node.hami)
+    return (node.labels, node.taints, node.unschedulable, node.ready, node.hami, node.refusing)
 
 
 class World:
@@ -265,6 +269,8 @@ class World:
         if pod.node is not None and not pod.ended:
             self.on_node.setdefault(pod.node, {})[pod.uid] = pod
             self.nodes.add_used(pod.node, self.request_row(pod), 1)
+            if self.nodes.cards:
+                self.nodes.cards.count(pod)
 
     def _uncount(self, pod: Pod) -> None:
         if pod.node is not None and not pod.ended:
@@ -273,6 +279,8 @@ class World:
             if not there:
                 del self.on_node[pod.node]
             self.nodes.add_used(pod.node, self.request_row(pod), -1)
+            if self.nodes.cards:
+                self.nodes.cards.uncount(pod.uid)
 
     # --- nodes ----------------------------------------------------------------------------------
 
@@ -280,11 +288,13 @@ class World:
         node = event.node
         new = node.name not in self.nodes.row_of
         grown = self.columns.offer(name for name, _ in node.allocatable)
-        self.nodes.put(node)
+        fresh = self.nodes.put(node)
         if grown:
             self._recount()
         elif new:
             self._count_node(node.name)
+        if fresh:
+            self.nodes.cards.recount(self.on_node.get(node.name, {}).values())
 
     def _count_node(self, name: NodeName) -> None:
         for pod in self.on_node.get(name, {}).values():

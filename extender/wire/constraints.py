@@ -6,11 +6,12 @@ nodes. Terms that match nothing are left out, as they say nothing.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import orjson
 
-from extender.core.model import Constraints, Expression, Shape, Term, Toleration
+from extender.core.model import CardRequest, Constraints, Expression, Shape, Term, Toleration
 from extender.core.resources import Amounts
 from extender.wire.fields import Object, Reader
 
@@ -40,6 +41,12 @@ def shape_of(reader: Reader, spec: Object, request: Amounts) -> Shape:
     for problem in problems:
         reader.take(problem)
     return shape
+
+
+@lru_cache(maxsize=8192)
+def with_cards(shape: Shape, cards: CardRequest | None) -> Shape:
+    """The shape of a pod that asks this of cards; the same object for equal ones."""
+    return replace(shape, cards=cards)
 
 
 @lru_cache(maxsize=8192)

@@ -26,6 +26,7 @@ HOLD = {
     "drf": {"TR-015"},
     "explain": {"TR-034"},
     "topology": {"TR-023", "TR-026"},
+    "vgpu": {"TR-027", "TR-029"},
 }
 
 
