@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from extender.core.cards import ALONE, Cards, CardTable, accepts, need
 from extender.core.ids import NodeName
-from extender.core.model import Card, CardAsk, CardRequest, Share, Shares, Trouble
+from extender.core.model import Card, CardAsk, CardRequest, Pod, Share, Shares, Trouble
 from tests.builders import GPU, make_pod, make_shape
 
 N1, N2 = NodeName("n1"), NodeName("n2")
@@ -316,49 +316,62 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
-@given(steps)
-def test_what_is_taken_is_the_sum_of_pods_and_reservations(steps: list[tuple]) -> None:  # type: ignore[type-arg]
-    """Reservations are released before their node is dropped, as the ledger does."""
-    table, pods, reserved = CardTable(), {}, []
-    known: dict[NodeName, tuple[str, ...] | None] = {}
-    for kind, *rest in steps:
-        match kind:
-            case "put":
-                node, published = rest
-                known[node] = published
-                cards = None if published is None else tuple(map(card, published))
-                if table.put(node, (N1, N2).index(node), cards):
-                    table.recount([pod for pod in pods.values() if pod.node == node])
-            case "drop":
-                (node,) = rest
-                known.pop(node, None)
-                for one in [one for one in reserved if one[0] == node]:
-                    reserved.remove(one)
-                    table.add(*one, -1)
-                table.drop(node)
-            case "pod":
-                node, name, given_ = rest
-                table.uncount(f"uid-{name}")  # type: ignore[arg-type]
-                pods[name] = on(node, name, *given_, cards=None)
-                table.count(pods[name])
-            case "gone":
-                if pods.pop(rest[0], None) is not None:
-                    table.uncount(f"uid-{rest[0]}")  # type: ignore[arg-type]
-            case "reserve":
-                node, given_ = rest
-                # only what is published is reserved
-                given_ = [share for share in given_ if share.card in (known.get(node) or ())]
-                if given_:
-                    reserved.append((node, (tuple(given_),)))
-                    table.add(*reserved[-1], 1)
-        want: Counter[tuple[str, str]] = Counter()
-        for node, given_ in [(pod.node, pod.shares) for pod in pods.values()] + reserved:
+class Kept:
+    """A table, and beside it what was put there."""
+
+    def __init__(self) -> None:
+        self.table = CardTable()
+        self.pods: dict[str, Pod] = {}
+        self.reserved: list[tuple[NodeName, Shares]] = []
+        self.known: dict[NodeName, tuple[str, ...]] = {}
+
+    def put(self, node: NodeName, published: tuple[str, ...] | None) -> None:
+        self.known[node] = published or ()
+        cards = None if published is None else tuple(map(card, published))
+        if self.table.put(node, (N1, N2).index(node), cards):
+            self.table.recount([pod for pod in self.pods.values() if pod.node == node])
+
+    def drop(self, node: NodeName) -> None:
+        """Reservations there are released before, as the ledger does."""
+        self.known.pop(node, None)
+        for one in [one for one in self.reserved if one[0] == node]:
+            self.reserved.remove(one)
+            self.table.add(*one, -1)
+        self.table.drop(node)
+
+    def pod(self, node: NodeName, name: str, given_: list[Share]) -> None:
+        self.gone(name)
+        self.pods[name] = on(node, name, *given_, cards=None)
+        self.table.count(self.pods[name])
+
+    def gone(self, name: str) -> None:
+        pod = self.pods.pop(name, None)
+        if pod is not None:
+            self.table.uncount(pod.uid)
+
+    def reserve(self, node: NodeName, given_: list[Share]) -> None:
+        """Only what is published is reserved."""
+        given_ = [share for share in given_ if share.card in self.known.get(node, ())]
+        if given_:
+            self.reserved.append((node, (tuple(given_),)))
+            self.table.add(*self.reserved[-1], 1)
+
+    def check(self) -> None:
+        want: Counter[tuple[object, str]] = Counter()
+        for node, given_ in [(pod.node, pod.shares) for pod in self.pods.values()] + self.reserved:
             want.update((node, share.card) for container in given_ for share in container)
-        free = table.free(2)
-        there = {(node, name) for node, published in known.items() for name in published or ()}
-        found = {}
+        free, found = self.table.free(2), {}
         for place, row in enumerate(free._row.tolist() if free is not None else []):
             key = ((N1, N2)[row], free.roll.cards[place].id)
             found[key] = int(free.roll.total[place, 0] - free.free[place, 0])
+        there = {(node, name) for node, published in self.known.items() for name in published}
         assert {key: found[key] for key in there} == {key: want[key] for key in there}
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps)
+def test_what_is_taken_is_the_sum_of_pods_and_reservations(steps: list[tuple]) -> None:  # type: ignore[type-arg]
+    kept = Kept()
+    for kind, *rest in steps:
+        getattr(kept, kind)(*rest)
+        kept.check()
