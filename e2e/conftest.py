@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from e2e import history, objects, waiting
+from e2e import answers, history, objects, waiting
 from e2e import kube as kube_module
 from e2e.cluster import base, choose, local, manifests, muster, proxy
 
@@ -114,6 +114,24 @@ def proxied(
         proxies = {role: stack.enter_context(proxy.Proxy(cluster.kube.access, *pair)) for role in ("gate", "extender")}
         replica = stack.enter_context(muster.Replica(cluster, installed, muster.ReplicaOptions(proxies=proxies)))
         replica.wait_active()
+        _replicas.append(replica)
+        yield replica
+        _replicas.remove(replica)
+
+
+@pytest.fixture(scope="module", name="server")
+def answers_server(cluster: base.Cluster) -> answers.Server:
+    """Where the live answers of a file's own replica are served."""
+    return answers.Server(cluster)
+
+
+@pytest.fixture(scope="module")
+def answering(
+    cluster: base.Cluster, installed: manifests.Manifests, _replica: muster.Replica, server: answers.Server
+) -> Iterator[muster.Replica]:
+    """A replica for one file, instead of that of the run, with its live answers registered."""
+    _replica.stop()
+    with answers.answering(cluster, installed, server) as replica:
         _replicas.append(replica)
         yield replica
         _replicas.remove(replica)

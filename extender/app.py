@@ -14,8 +14,10 @@ import time
 from collections.abc import Sequence
 
 from extender import settings
+from extender.answering import Answering
 from extender.core import messages
 from extender.core.engine import Engine
+from extender.core.reasons import Reason
 from extender.kube import client, effects, errors, feeds, resources, scheduler
 from extender.replica import Replica
 from extender.runtime import census, process, stopping, tasks
@@ -70,7 +72,8 @@ class _Process:
         self._effects = effects.Effects(api, told.cluster.namespace, lambda: datetime.datetime.now(datetime.UTC))
         self._engine = Engine(told.nominate_above_nodes)
         self._dispatcher = Dispatcher(self._write, self._report)
-        self._owner = Owner(self._engine, self._dispatcher.put, time.perf_counter, process.wall_clock(), metrics)
+        self._wall = process.wall_clock()
+        self._owner = Owner(self._engine, self._dispatcher.put, time.perf_counter, self._wall, metrics)
         self._replica = Replica(
             api,
             told,
@@ -93,6 +96,25 @@ class _Process:
         running.start("dispatcher", self._dispatcher.run())
         running.start("holds", self._gate.follow_holds(self._holds_seen))
         running.start("census", census.take(self._engine, self._metrics))
+        if self._told.answers is not None:
+            self._answering(self._told.answers).start(running)
+
+    def _answering(self, told: settings.Answers) -> Answering:
+        return Answering(
+            self._api,
+            told,
+            self._engine,
+            silent=self._silent,
+            wall=self._wall,
+            metrics=self._metrics,
+            observer=self._metrics.api,
+        )
+
+    def _silent(self) -> Reason | None:
+        """Why there are no answers now."""
+        if not self.verbs.ready:
+            return Reason.NOT_READY
+        return None if self._engine.active else Reason.INACTIVE
 
     def _open_queues_feed(self) -> feeds.Feed:
         return feeds.Feed(

@@ -57,6 +57,22 @@ class Tls:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class KeyPair:
+    """Files in PEM: a certificate and its key. They need not be there yet."""
+
+    cert: str
+    key: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answers:
+    """Where live answers are served, and with which certificate."""
+
+    listen: Listen
+    pair: KeyPair
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Cluster:
     """The API server, and our place in it; `kubeconfig` None means the service account of our pod."""
 
@@ -87,11 +103,15 @@ class Process:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderSettings(Process):
-    """All that the extender is told; `gate` and `scheduler` are base URLs, the latter of our kube-scheduler."""
+    """All that the extender is told; `gate` and `scheduler` are base URLs, the latter of our kube-scheduler.
+
+    `answers` None: live answers are not served.
+    """
 
     gate: str
     scheduler: str
     nominate_above_nodes: int
+    answers: Answers | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,12 +147,24 @@ def read_extender(argv: Sequence[str], hostname: str) -> ExtenderSettings:
         metavar="NODES",
         help="with more nodes than this, lead the scheduler by nomination, else by filter (%(default)s)",
     )
+    parser.add_argument(
+        "--answers-listen",
+        type=_listen,
+        metavar="HOST:PORT",
+        help="serve live answers to the API server on this address, once the certificate's files are there",
+    )
+    parser.add_argument("--answers-cert", type=_given, metavar="FILE", help="certificate of that server")
+    parser.add_argument("--answers-key", type=_given, metavar="FILE", help="the certificate's key")
     told = parser.parse_args(argv)
     process = _process(parser, told, hostname)
     _check_peer(parser, "--gate", told.gate, process["tls"])
     _check_beside(parser, "--scheduler", told.scheduler)
     return ExtenderSettings(
-        **process, gate=told.gate, scheduler=told.scheduler, nominate_above_nodes=told.nominate_above_nodes
+        **process,
+        gate=told.gate,
+        scheduler=told.scheduler,
+        nominate_above_nodes=told.nominate_above_nodes,
+        answers=_answers(parser, told),
     )
 
 
@@ -237,6 +269,20 @@ def _tls(parser: argparse.ArgumentParser, told: argparse.Namespace) -> Tls | Non
             f"add {', '.join(files)}, or listen on 127.0.0.1"
         )
     return None
+
+
+def _answers(parser: argparse.ArgumentParser, told: argparse.Namespace) -> Answers | None:
+    given = {
+        "--answers-listen": told.answers_listen,
+        "--answers-cert": told.answers_cert,
+        "--answers-key": told.answers_key,
+    }
+    missing = [option for option, value in given.items() if value is None]
+    if len(missing) == len(given):
+        return None
+    if missing:
+        parser.error(f"{missing[0]}: is missing; live answers need all of {', '.join(given)}")
+    return Answers(told.answers_listen, KeyPair(told.answers_cert, told.answers_key))
 
 
 def _check_peer(parser: argparse.ArgumentParser, option: str, url: str, tls: Tls | None) -> None:

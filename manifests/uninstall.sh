@@ -1,8 +1,9 @@
 #!/bin/sh
 # Takes Muster out of the cluster of the current kubectl context, in the order that harms nobody:
 # the policies first, so that no new pod is gated; then a list of the pods that still wait, by owner, with what to do;
-# then the scheduler and its rights. The definitions of Queue, PodGroup and Topology go only with --purge, because
-# every object of theirs goes with them. Running pods are not touched. Safe to repeat, also after an interruption.
+# then the API of live answers, which must not outlive its server; then the scheduler and its rights. The definitions
+# of Queue, PodGroup and Topology go only with --purge, because every object of theirs goes with them. Running pods are
+# not touched. Safe to repeat, also after an interruption.
 set -eu
 
 usage() {
@@ -93,7 +94,9 @@ remove_gates() {
 }
 
 remove_scheduler() {
-    say "3. the scheduler, then its rights and its namespace"
+    say "3. the API of live answers, the scheduler, then its rights and its namespace"
+    # first: no namespace, ours neither, can be deleted while a registered API does not answer
+    change delete apiservices.apiregistration.k8s.io -l "$OURS" --ignore-not-found
     if "$KUBECTL" get namespace "$NAMESPACE" >/dev/null 2>&1; then
         # in the foreground: its pods end what they have begun before they lose their rights
         change delete deployments.apps -n "$NAMESPACE" -l "$OURS" --ignore-not-found --cascade=foreground --timeout=90s ||

@@ -35,6 +35,7 @@ def test_the_extender_needs_no_option_in_a_pod():
         gate="http://127.0.0.1:8081",
         scheduler="https://127.0.0.1:10259",
         nominate_above_nodes=1000,
+        answers=None,
     )
 
 
@@ -62,6 +63,9 @@ def test_every_option_of_the_extender_arrives(files):
             "--gate=https://gate.local:8443/",
             "--scheduler=https://[::1]:10259/",
             "--nominate-above-nodes=0",
+            "--answers-listen=[::]:8443",
+            "--answers-cert=/not/there/yet.crt",
+            "--answers-key=/not/there/yet.key",
             "--log-level=debug",
             "--log-format=text",
         ],
@@ -76,6 +80,9 @@ def test_every_option_of_the_extender_arrives(files):
         gate="https://gate.local:8443",
         scheduler="https://[::1]:10259",
         nominate_above_nodes=0,
+        answers=settings.Answers(
+            settings.Listen("::", 8443), settings.KeyPair("/not/there/yet.crt", "/not/there/yet.key")
+        ),
     )
 
 
@@ -196,6 +203,13 @@ def test_the_extender_refuses(argv, want, capsys):
 @pytest.mark.parametrize(("argv", "want"), refusals(REFUSED_BY_BOTH, REFUSED_BY_GATE))
 def test_the_gate_refuses(argv, want, capsys):
     assert_refused(settings.read_gate, argv, want, capsys)
+
+
+@pytest.mark.parametrize("absent", ["answers-listen", "answers-cert", "answers-key"])
+def test_answers_in_part_are_refused(absent, capsys):
+    given = {"answers-listen": "0.0.0.0:8443", "answers-cert": "a.crt", "answers-key": "a.key"}
+    argv = [f"--{name}={value}" for name, value in given.items() if name != absent]
+    assert_refused(settings.read_extender, argv, f"--{absent}: is missing; live answers need all of", capsys)
 
 
 @pytest.mark.parametrize("absent", ["tls-cert", "tls-key", "client-ca"])

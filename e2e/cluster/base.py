@@ -111,12 +111,14 @@ class Cluster:
         )
         return self.kubeconfig_for_service_account(namespace, name)
 
-    def key_pair(self) -> tuple[pathlib.Path, pathlib.Path]:
-        """Certificate and key of a server on 127.0.0.1, made once for this cluster."""
-        cert, key = self.work / "cert.pem", self.work / "key.pem"
+    def key_pair(self, hosts: str = "127.0.0.1,localhost,kubernetes.default.svc") -> tuple[pathlib.Path, pathlib.Path]:
+        """Certificate and key of a server of these names, by default on 127.0.0.1, made once for this cluster."""
+        folder = self.work / "certs" / hosts.partition(",")[0]
+        folder.mkdir(parents=True, exist_ok=True)
+        cert, key = folder / "cert.pem", folder / "key.pem"
         if not cert.exists():
-            argv = [self.binaries.path("gencert"), "--host=127.0.0.1,localhost,kubernetes.default.svc", "--ca"]
-            subprocess.run(argv, cwd=self.work, check=True, capture_output=True)
+            argv = [self.binaries.path("gencert"), f"--host={hosts}", "--ca"]
+            subprocess.run(argv, cwd=folder, check=True, capture_output=True)
         return cert, key
 
     def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:

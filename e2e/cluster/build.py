@@ -26,6 +26,8 @@ from e2e.cluster import versions
 MODULES = pathlib.Path(__file__).resolve().parent.parent / "controlplane"
 LAUNCH = pathlib.Path(__file__).with_name("launch.py")
 PROGRESS_SECONDS = 15
+# programs that make certificates
+CERTIFIERS = ("gencert", "frontproxy")
 MEND = (
     "The local control plane is compiled with Go {go} or newer: install it and put `go` on PATH "
     "(with GOTOOLCHAIN=auto a Go of 1.21 or newer fetches the right one by itself), "
@@ -47,13 +49,13 @@ class Binaries:
 
     def path(self, name: str) -> str:
         """The path of one program by name."""
-        folder = self.tools if name in versions.ETCD_BINARIES or name == "gencert" else self.kubernetes
+        folder = self.tools if name in (*versions.ETCD_BINARIES, *CERTIFIERS) else self.kubernetes
         return str(folder / name)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Target:
-    """One binary to build: package is a Go import path or, for gencert, a source file."""
+    """One binary to build: package is a Go import path or, for those that make certificates, a source file."""
 
     name: str
     package: str
@@ -106,13 +108,15 @@ def _version_flags(version: str) -> str:
 
 
 def _build_missing(targets: list[_Target], tools_module: pathlib.Path, tools: pathlib.Path) -> None:
-    wanted = {target.folder / target.name for target in targets} | {tools / "gencert"}
+    wanted = {target.folder / target.name for target in targets} | {tools / name for name in CERTIFIERS}
     if all(path.exists() for path in wanted):
         return
     root = go_root(targets[0].module)
     # The key pair of the control plane is made by a program of Go's own source tree: nothing more to install.
     gencert = _Target("gencert", f"{root}/src/crypto/tls/generate_cert.go", tools_module, tools, "-s -w")
-    for target in [gencert, *targets]:
+    # That one signs nothing but itself.
+    frontproxy = _Target("frontproxy", str(MODULES / "frontproxy.go"), tools_module, tools, "-s -w")
+    for target in [gencert, frontproxy, *targets]:
         _build(target)
 
 

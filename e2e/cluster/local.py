@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import secrets
+import subprocess
 import time
 
 import yaml
@@ -24,6 +25,8 @@ USERS = {
     "kube-controller-manager": ("system:kube-controller-manager", ""),
     "kwok": ("kwok", "system:masters"),
 }
+# Names in certificates of the front proxy's authority: the one that counts, and one that it signed for somebody else.
+PROXIES = ("front-proxy", "somebody-else")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,9 +148,7 @@ class LocalCluster(base.Cluster):
             f"--tls-private-key-file={self.key}",
             # Nobody logs in with one; but schedulers look for its ConfigMap, and fill their logs when it is not there.
             f"--client-ca-file={self.cert}",
-            f"--requestheader-client-ca-file={self.cert}",
-            "--requestheader-allowed-names=nobody",
-            "--requestheader-username-headers=X-Remote-User",
+            *self._front_proxy(),
             f"--token-auth-file={self.work / 'tokens.csv'}",
             "--authorization-mode=RBAC",
             "--service-account-issuer=https://kubernetes.default.svc",
@@ -161,6 +162,20 @@ class LocalCluster(base.Cluster):
             *self._runtime_config(),
             *self._gates_flag(native=True, apiserver=True),
             *options.apiserver_flags,
+        ]
+
+    def _front_proxy(self) -> list[str]:
+        """How it passes requests on to aggregated APIs, straight to a Service's endpoints: there is no kube-proxy."""
+        subprocess.run([self.binaries.path("frontproxy"), *PROXIES], cwd=self.work, check=True, capture_output=True)
+        return [
+            f"--requestheader-client-ca-file={self.work / 'front-proxy-ca.pem'}",
+            f"--requestheader-allowed-names={PROXIES[0]}",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={self.work / PROXIES[0]}.pem",
+            f"--proxy-client-key-file={self.work / PROXIES[0]}-key.pem",
+            "--enable-aggregator-routing=true",
         ]
 
     def _runtime_config(self) -> list[str]:

@@ -2,7 +2,8 @@
 
 Takes usage, the group's queue and the room; gives a refusal with its numbers, or None; must not place.
 
-Three rules (design section 9, invariant 3, and section 5, step 3). No queue on the path exceeds its capability.
+Four rules (design section 9, invariant 3, and section 5, step 3). No queue on the path exceeds its capability.
+Work that nobody may evict stays inside what its queue owns.
 What others are guaranteed and do not use stays free: of the cluster, and below each queue within its capability;
 only who takes it out of a guarantee of its own need not look at that. And who borrows leaves the nodes on which a
 group waits that its queue owes what it asks for, unless there is enough for both.
@@ -45,23 +46,30 @@ class Allowance:
     queue: QueueName
     room: Room
     claims: Claims = field(default_factory=Claims)
+    #: for a group that nobody may evict: what all such work uses of each queue
+    firm: Mapping[QueueName, Mapping[str, int]] | None = None
     _taken: Sums = field(default_factory=dict)
     _limited: bool = field(init=False)
 
     def __post_init__(self) -> None:
         capped = any(at.capability for name in self._path if (at := self.usage.tree.at(name)) is not None)
-        self._limited = capped or bool(self.usage.grants.kept)
+        self._limited = capped or bool(self.usage.grants.kept) or self.firm is not None
 
     @property
     def _path(self) -> tuple[QueueName, ...]:
         return self.usage.tree.path(self.queue)
+
+    def aside(self, room: Room) -> Allowance:
+        """The same for a plan that is only tried, in a room of its own."""
+        return Allowance(self.usage, self.queue, room, self.claims, self.firm, dict(self._taken))
 
     def refusal(self, pods: Iterable[tuple[Shape, int]]) -> Refusal | None:
         """Why these, so many of each shape, may not be taken together; None when they may."""
         if not self._limited:
             return None
         asked = _sum(pods)
-        return over_capability(self.usage, self.queue, asked, self._taken) or self._promised(asked)
+        capped = over_capability(self.usage, self.queue, asked, self._taken)
+        return capped or self._borrowed(asked) or self._promised(asked)
 
     def barred(self, pods: Iterable[tuple[Shape, int]]) -> Barred | None:
         """The nodes that these must leave to groups that wait there for what their queues own; None when none."""
@@ -85,6 +93,22 @@ class Allowance:
         """Count these as used from now on."""
         if self._limited or self.claims:
             add(self._taken, _sum(pods).items())
+
+    def _borrowed(self, asked: Sums) -> Refusal | None:
+        """Who may not be evicted may not borrow, and all such work of a queue counts together."""
+        if self.firm is None:
+            return None
+        tree = self.usage.tree
+        for resource, amount in asked.items():
+            if not amount or resource not in tree.owned:
+                continue
+            owners = [(n, at.owned[resource]) for n in self._path if (at := tree.at(n)) and resource in at.owned]
+            for name, most in owners or [(self.queue, 0)]:
+                used = self.firm.get(name, _NOTHING).get(resource, 0) + self._taken.get(resource, 0)
+                if used + amount > most:
+                    numbers = (("resource", resource), ("asked", amount), ("used", used), ("owned", most))
+                    return Refusal(Reason.FIRM, (("queue", name), *numbers))
+        return None
 
     def _promised(self, asked: Sums) -> Refusal | None:
         for resource, amount in asked.items() if self.usage.grants.kept else ():

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 
 from extender.core import ordering, quota
+from extender.core.ids import GroupKey
 from extender.core.ledger import Ledger, Slot
-from extender.core.membership import Standing, standing
+from extender.core.membership import Standing, satisfied, standing
 from extender.core.planning import Entry
 from extender.core.reasons import Refusal
 from extender.core.resources import Amounts, add, amounts
@@ -24,9 +25,25 @@ class Asking:
         self._ledger = ledger
 
     def asks(self, entry: Entry) -> bool:
-        """True when a member waits without a place."""
+        """True when a member waits without a place, or room is wanted for replacements that do not exist yet."""
         plan, pods = self._ledger.of_group(entry.key), self._world.members.get(entry.key, {}).values()
-        return any(standing(pod) is Standing.WAITING and Slot(pod.uid) not in plan for pod in pods)
+        if any(standing(pod) is Standing.WAITING and Slot(pod.uid) not in plan for pod in pods):
+            return True
+        return self.stage(entry.key) is ordering.Stage.REPAIR
+
+    def stage(self, key: GroupKey) -> ordering.Stage:
+        """What the group asks for first, if it asks for anything: its minimum, as it was or anew, or more."""
+        if key.lone:
+            return ordering.Stage.START
+        tally, plan = self._world.tallies.get(key), self._ledger.of_group(key)
+        if tally is None or not (plan or tally.started):
+            return ordering.Stage.START
+        need = self._world.need(key)
+        if isinstance(need, Refusal):
+            return ordering.Stage.START
+        if satisfied(need, tally, (r.task for r in plan.values() if not r.expected)):
+            return ordering.Stage.SURPLUS
+        return ordering.Stage.REPAIR if tally.count(Standing.BOUND) else ordering.Stage.START
 
     def asked(self, entry: Entry) -> Amounts:
         """What the members that wait without a place ask for together."""
@@ -44,7 +61,8 @@ class Asking:
         """The group's place in its queue."""
         tally = self._world.tallies.get(entry.key)
         gated = tally is not None and 0 < tally.gated == tally.count(Standing.WAITING)
-        return ordering.order_key(entry.key, self._world.priority(entry.key), entry.arrival, gated)
+        priority, stage = self._world.priority(entry.key), self.stage(entry.key)
+        return ordering.order_key(entry.key, priority, entry.arrival, gated, stage)
 
     def same(self, entry: Entry) -> object | None:
         """Groups with an equal value fare alike in one round, as room and quota only shrink while it lasts.
@@ -64,4 +82,4 @@ class Asking:
         if need.missing(len(pods), {one.task: len(pods)}) != (0, {}):
             return None  # what it lacks may still come
         least = (len(pods), need.min_member, need.topology_required, need.topology_preferred)
-        return (one.shape, least, need.queue, entry.key.namespace, entry.key.lone)
+        return (one.shape, least, need.queue, self._world.priority(entry.key), entry.key.namespace, entry.key.lone)

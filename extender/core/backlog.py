@@ -57,6 +57,10 @@ class Backlog:
         waiting = self._groups.get(key)
         return waiting is not None and waiting.queue == queue
 
+    def waiting(self) -> list[tuple[GroupKey, QueueName]]:
+        """All waiting groups with their queues, in no order."""
+        return [(key, waiting.queue) for key, waiting in self._groups.items()]
+
     def is_open(self, queue: QueueName) -> bool:
         """True when new pods of this queue may come ungated."""
         return not self.for_room[queue] and self.strays[queue] < STRAY_LIMIT

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from extender.core import messages, ordering, plans, queue_stating, quota, stating
 from extender.core.allowance import owns
@@ -18,15 +18,16 @@ from extender.core.claims import Claim
 from extender.core.explain import is_ours
 from extender.core.feasibility import Feasibility
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
-from extender.core.ledger import Slot
+from extender.core.ledger import Reservation, Slot
 from extender.core.membership import Need, Standing, Tally, satisfied, standing
 from extender.core.model import Pod
 from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
+from extender.core.preemption import Decision, Preemption
 from extender.core.reasons import Reason, Refusal
 from extender.core.repair import Repair
-from extender.core.resources import add
 from extender.core.snapshot import Room, Snapshot
+from extender.core.stale import Stale
 from extender.core.usage import Usage
 from extender.core.vacancy import Vacancy
 from extender.core.visibility import Visibility
@@ -45,11 +46,11 @@ PUT_ASIDE_SECONDS = 30.0
 _FOR_ROOM = (
     *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED),
     *(Reason.DEVICE_NO_FIT, Reason.DEVICE_UNHEALTHY, Reason.NODE_UNAVAILABLE),
-    *(Reason.QUOTA, Reason.RESERVED),
+    *(Reason.QUOTA, Reason.RESERVED, Reason.VICTIMS, Reason.NO_VICTIMS, Reason.FIRM),
 )
 #: those of them for which room on nodes is held back
 _HELD_BACK = (
-    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED),
+    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.NO_VICTIMS),
     *(Reason.DEVICE_NO_FIT, Reason.DEVICE_UNHEALTHY, Reason.NODE_UNAVAILABLE),
 )
 
@@ -64,10 +65,13 @@ class Cycle:
         self.usage = Usage(world.queue_of)
         self.plans = plans.Plans(world, self.usage)
         self.asking = Asking(world, self.plans.ledger)
+        self._order = ordering.Turns[Entry](self.usage, {}, self.asking.asked)
         self.opening = OpenList()
-        self.statements = queue_stating.Statements()
+        self.statements = queue_stating.Statements(self.plans.firm)
         self.wholes = Wholes(world, self.plans.under_way)
         self.repair = Repair(world, self.plans, self.wholes)
+        self.preemption = Preemption(world, self.usage, self.plans, self.wholes)
+        self.stale = Stale(world, self.plans, self.usage, self.wholes)
         self.vacancy = Vacancy(world, self.usage)
         self.visibility = Visibility(world, self.usage, self.plans.ledger)
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
@@ -93,6 +97,8 @@ class Cycle:
         self.plans.reset()
         self.usage.take_moved()
         self.repair.reset()
+        self.preemption.reset()
+        self.stale.reset()
         self.vacancy.reset()
         self.backlog = Backlog()
         self.opening.restart()
@@ -102,8 +108,10 @@ class Cycle:
             index.clear()
 
     def run(self, now: float) -> None:
-        """One round. Step 5 of design section 5 comes with reclaim."""
+        """One round."""
         self.follow_queues()
+        self.plans.firm.begin()
+        self.preemption.begin(now)
         for key in self.usage.take_moved():
             self._queue_left(key, now)
         for reservation in self.plans.broken(self.suspects, self._feasibility.at(self.world)):
@@ -117,7 +125,7 @@ class Cycle:
             room = self.room()  # 1. snapshot
             failed: dict[object, Refusal] = {}
             for entry in self._turns():  # 3. order
-                self._turn(entry, room, failed, now)  # 4. place
+                self._turn(entry, room, failed, now)  # 4. place, 5. reclaim and preempt
         self._list_open_queues(now)
         waiting = map(self.entries.__getitem__, self._waiting)
         self.effects += self.visibility.due(waiting, self.backlog.strays, now)
@@ -134,6 +142,11 @@ class Cycle:
         self.grown = self._unsettled = True
         self.vacancy.doubt()
 
+    def namespace_changed(self, name: str) -> None:
+        """Its groups may be in another queue."""
+        self.usage.settle_namespace(name)
+        self.vacancy.doubt()
+
     def follow_queues(self) -> None:
         """2. usage: count for the queues as they are now, with the guarantees that the cluster can keep."""
         if not self._unsettled:
@@ -144,10 +157,12 @@ class Cycle:
         self.usage.follow(tree, quota.grants(tree, self.totals))
 
     def _repair(self, now: float) -> None:
-        """Undo what another scheduler's binding at the same time as ours has done; see wholes through."""
-        for eviction in (*self.wholes.look(now), *self.repair.look(now)):
+        """Undo what another scheduler's binding at the same time as ours has done; end what is hurt for too long."""
+        for eviction in (*self.wholes.look(now), *self.repair.look(now), *self.stale.look(now)):
             self.effects.append(eviction)
-            self.dirty[self.world.pods[eviction.uid].group] = None
+            if isinstance(eviction, messages.Evict):
+                self.plans.disruptions.asked(self.world.pods[eviction.uid])
+                self.dirty[self.world.pods[eviction.uid].group] = None
 
     def ring(self, now: float) -> None:
         """Groups whose time has come are to be looked at."""
@@ -167,15 +182,11 @@ class Cycle:
             self.refuse(entry, Refusal(Reason.QUEUED), now)
 
     def _shared(self) -> quota.Sums:
-        """What all queues have together: free, or used by them."""
-        shared = self.plans.free()
-        for root in self.usage.tree.roots:
-            add(shared, self.usage.of(root).items())
-        return shared
+        return self.usage.shared(self.plans.free())
 
     def _turns(self) -> Iterator[Entry]:
         """First those who ask for nothing: they may only free room, and would hide what their queues ask for."""
-        asking = ordering.Turns(self.usage, self.totals, self.asking.asked)
+        asking = self._order = ordering.Turns(self.usage, self.totals, self.asking.asked)
         others: list[Entry] = []
         for entry in [self.entries[key] for key in self.dirty if key in self.entries]:
             if self.asking.asks(entry):
@@ -189,6 +200,7 @@ class Cycle:
         if entry.key not in self.world.members:
             self._forget_group(entry, now)
             return
+        self._count_members(entry, now)
         if self.plans.lingers(entry) or now < entry.retry_at:
             self._postpone(entry, now)
             return
@@ -196,25 +208,27 @@ class Cycle:
             entry.forget_lists()
         aside = Refusal(Reason.EVICTING) if self.wholes.evicting(entry.key) else self._put_aside(entry, now)
         if aside is not None:
+            self.grown |= self.preemption.forget(entry.key)
             self.refuse(entry, aside, now)
             self._state(entry, now)
             return
-        same = self.asking.same(entry)
+        same = None if self.preemption.concerns(entry.key) else self.asking.same(entry)
         known = failed.get(same)
         if known is not None and known == entry.refusal and self.backlog.has(entry.key, self.world.queue_of(entry.key)):
             self._state(entry, now)
             return  # it waits as before, without a plan, and for the same
+        kept = self.preemption.lift(entry, room)
         refusal = known or self.plans.make(entry, room, now)
         self.grown |= self.plans.take_freed()
-        need = self.world.need(entry.key)
-        entry.running = isinstance(need, Need) and satisfied(need, self.world.tallies[entry.key])
         if refusal is None:
             self._admitted(entry, now)
         else:
-            if same is not None:
+            if known is None:
+                refusal = self._after_all(entry, refusal, kept, room, now)
+                self.grown |= bool(kept) and refusal.reason is not Reason.VICTIMS
+                refusal = self.plans.out_of_use(entry, refusal, room, now)
+            if same is not None and refusal.reason is not Reason.VICTIMS:
                 failed[same] = refusal
-            if entry.offered:  # what would be so with every node offered is said first
-                refusal = self.plans.refusal_anywhere(entry, room, now) or plans.refused_by_scheduler(entry)
             self.refuse(entry, refusal, now, keep=self.startable(entry))
             if known is None:
                 self._claim(entry, refusal, room, now)
@@ -222,6 +236,30 @@ class Cycle:
                 self.grown |= self.plans.claims.drop(entry.key)
             self._look_again(entry, now)
         self._state(entry, now)
+
+    def _after_all(
+        self, entry: Entry, refusal: Refusal, kept: Collection[Reservation], room: Room, now: float
+    ) -> Refusal:
+        """What it waits for when all is said, and who is evicted for it, if anybody may be."""
+        if entry.offered:  # what would be so with every node offered is said first
+            return self.plans.refusal_anywhere(entry, room, now) or plans.refused_by_scheduler(entry)
+        if self.plans.ledger.of_group(entry.key) and not self.startable(entry):
+            return refusal  # that part of a plan is given up at once
+        left, effects = self.preemption.answer(entry, refusal, kept, room, now)
+        self.effects += effects
+        again = self.preemption.again_at(entry.key, now)
+        if again is not None:
+            self.look_at(entry.key, again)
+        return left
+
+    def _count_members(self, entry: Entry, now: float) -> None:
+        need, tally = self.world.need(entry.key), self.world.tallies[entry.key]
+        entry.running = tally.started and isinstance(need, Need) and satisfied(need, tally)
+        entry.started |= entry.running
+        if entry.started and not entry.running:
+            self.stale.note(entry.key, now)
+        else:
+            self.stale.forget(entry.key)
 
     def _claim(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> None:
         """The first of a queue's groups that waits for room that the queue owns holds it back from who would borrow."""
@@ -291,9 +329,12 @@ class Cycle:
         self._waiting.pop(entry.key, None)
         self.backlog.put(entry.key, None)
         self.grown |= self.plans.claims.drop(entry.key)
+        self.preemption.forget(entry.key)
         if any(r.expected for r in self.plans.ledger.of_group(entry.key).values()):
             self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
         self.lead(entry, now)
+        if self.asking.asks(entry):  # what is above its minimum has a turn of its own
+            self._order.again(self.world.queue_of(entry.key), self.asking.order_key(entry), entry)
 
     def refuse(self, entry: Entry, refusal: Refusal, now: float, keep: bool = False) -> None:
         """The group waits. Its plan is given up, unless it can start and only more members wait (`keep`)."""
@@ -339,21 +380,36 @@ class Cycle:
         return Waiting(queue, for_room, tuple(strays.items()), self.asking.asked(entry))
 
     def _forget_group(self, entry: Entry, now: float) -> None:
+        self.grown |= self.preemption.forget(entry.key)
         self.give_up(entry)
         self.vacancy.emptied(entry, now)
+        self.stale.forget(entry.key)
         self.grown |= self.plans.claims.drop(entry.key)
         self.backlog.put(entry.key, None)
         self.entries.pop(entry.key, None)
         self._waiting.pop(entry.key, None)
         self._timers.pop(entry.key, None)
 
-    def eviction_refused(self, effect: messages.Evict, now: float) -> None:
-        """The pod stays: its group, if it was to go as a whole, may be planned again."""
+    def eviction_done(self, effect: messages.Evict, failed: bool, now: float) -> None:
+        """The pod leaves, or it stays: then its group, if it was to go as a whole, may be planned again."""
+        self.plans.disruptions.answered(effect.uid, failed)
+        if not failed:
+            return
+        key = self.preemption.refused(effect, now)
+        if key is not None:
+            self.dirty[key] = None
         if self.wholes.refused(effect, now):
             self.repair.refused(effect, now)
         pod = self.world.pods.get(effect.uid)
         if pod is not None and pod.group in self.entries:
             self.dirty[pod.group] = None
+
+    def would_evict(self, key: GroupKey, now: float) -> Decision | Refusal | None:
+        """A dry run for a group that waits."""
+        entry = self.entries.get(key)
+        if entry is None or entry.refusal is None:
+            return None
+        return self.preemption.dry_run(entry, entry.refusal, self.room(), now)
 
     # --- what the handlers use too --------------------------------------------------------------
 
@@ -361,15 +417,20 @@ class Cycle:
         """The group's record, made when it is new."""
         entry = self.entries.get(key)
         if entry is None:
-            stated = self.vacancy.filled(key)
-            entry = self.entries[key] = Entry(key, arrival=created, changed_at=now, stated=stated)
+            stated, tally = self.vacancy.filled(key), self.world.tallies.get(key)
+            started = tally is not None and tally.count(Standing.BOUND) > 0
+            entry = Entry(key, arrival=created, changed_at=now, stated=stated, started=started)
+            self.entries[key] = entry
         entry.arrival = min(entry.arrival, created)
         return entry
 
     def room(self) -> Room:
         """A scratch of the room that is free now."""
-        self.plans.ledger.fit()
-        return Room(Snapshot.take(self.world, self._feasibility, self.plans.ledger.reserved))
+        self.plans.firm.begin()
+        room = Room(Snapshot.take(self.world, self._feasibility, self.plans.reserved()))
+        for place in self.plans.earmarks if room.cards is not None else ():
+            room.take_cards(self.world.nodes.row_of[place.node], place.shares)
+        return room
 
     def give_up(self, entry: Entry) -> None:
         """Revoke the group's plan."""

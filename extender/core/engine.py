@@ -12,7 +12,7 @@ the gate holds and from nominations, and judges every group anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from extender.core import changes, messages, plans
@@ -24,8 +24,9 @@ from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.membership import Need, Standing, satisfied, standing
 from extender.core.model import Group, Hold, Node, Pod
 from extender.core.planning import Entry
+from extender.core.preemption import Decision
 from extender.core.reasons import Overcommit, Reason, Refusal
-from extender.core.usage import Charge, Usage
+from extender.core.usage import Usage
 from extender.core.view import View
 from extender.core.world import World
 
@@ -82,13 +83,11 @@ class Engine:
 
     def check_usage(self) -> int:
         """In how many queues the usage that was kept up is not what counting anew gives: 0, or a fault. Slow."""
-        return len(self.usage.differing(self._charges()))
+        return len(self.usage.differing(self._plans.charges()))
 
-    def _charges(self) -> Iterator[Charge]:
-        yield from changes.charges(self.world.pods.values(), self.world.managed)
-        ledger = self._plans.ledger
-        for reservation in (*ledger.planned().values(), *ledger.lingering().values()):
-            yield reservation.group, None, reservation.shape.request
+    def would_evict(self, key: GroupKey, now: float) -> Decision | Refusal | None:
+        """Who would be evicted for a group that waits, or why nobody; None when it does not wait. Changes nothing."""
+        return self._cycle.would_evict(key, now)
 
     # --- world events ---------------------------------------------------------------------------
 
@@ -96,6 +95,8 @@ class Engine:
         """Everything that changes the world but no single group: all that waits is looked at again."""
         self.world.apply(event)
         self._cycle.grown = True
+        if isinstance(event, messages.BudgetSeen | messages.BudgetGone):
+            self._plans.disruptions.changed(event)
 
     def _pod_seen(self, event: messages.PodSeen, now: float) -> None:
         before = self.world.pods.get(event.pod.uid)
@@ -218,7 +219,7 @@ class Engine:
             self._cycle.repair.node_changed(before, now)
 
     def _node_gone(self, event: messages.NodeGone, now: float) -> None:
-        for reservation in self._plans.ledger.drop_node(event.name):
+        for reservation in self._plans.drop_node(event.name):
             self._cycle.unplaced(reservation.group, PodUid(reservation.slot))
         self._admissions.gone(event.name)
         self.world.apply(event)
@@ -273,7 +274,7 @@ class Engine:
         if (managed := name in self.world.managed) != before:
             for charge in changes.foreign_charges(self.world.pods.values(), name):
                 self.usage.charge(*charge, 1 if managed else -1)
-        self.usage.settle_namespace(name)
+        self._cycle.namespace_changed(name)
 
     # --- calls and results ----------------------------------------------------------------------
 
@@ -423,8 +424,8 @@ class Engine:
                 self._cycle.opening.failed(now)
             case messages.Nominate(node=None):
                 self._clearing_done(effect, failed, now)
-            case messages.Evict() if failed:
-                self._cycle.eviction_refused(effect, now)
+            case messages.Evict():
+                self._cycle.eviction_done(effect, failed, now)
             case messages.Withdraw() if failed:
                 self._again[effect] = now + FAILED_RETRY_SECONDS
             case messages.StateQueue() if failed:

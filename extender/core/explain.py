@@ -19,6 +19,9 @@ TEXT: dict[Reason, str] = {
     Reason.NAMESPACE: "the group's queue does not serve its namespace",
     Reason.QUOTA: "the group would exceed the capability of its queue or of one above it",
     Reason.RESERVED: "the free room is kept for others, to whom it is promised",
+    Reason.FIRM: "the group may not be preempted, and its queue owns too little for all such work",
+    Reason.VICTIMS: "room is being freed for the group, and the evicted pods have not left yet",
+    Reason.NO_VICTIMS: "room could be freed for the group, but the pods in question are protected",
     Reason.QUEUED: "waiting in its queue",
     Reason.RESOURCES: "not enough free resources for the whole group",
     Reason.FRAGMENTED: "free resources are too scattered for the whole group",
@@ -37,6 +40,11 @@ TEXT: dict[Reason, str] = {
     Reason.EVICTING: "the group is being evicted as a whole, to start anew",
     Reason.NOT_READY: "muster has not read the cluster yet",
     Reason.INACTIVE: "this muster replica is not active",
+}
+
+#: reasons that a person is told in other words than kube-scheduler
+_TOLD: dict[Reason, str] = {
+    Reason.HELD_ELSEWHERE: "has its places, and its members are on their way to them",
 }
 
 EVICTED: dict[Ground, str] = {
@@ -64,7 +72,7 @@ def of_member(refusal: Refusal, pod: Pod) -> Refusal:
 
 def sentence(refusal: Refusal) -> str:
     """The reason in words with its numbers, for status and answers; never for a verb's text."""
-    return _with_numbers(TEXT[refusal.reason], refusal.detail)
+    return _with_numbers(_TOLD.get(refusal.reason) or TEXT[refusal.reason], refusal.detail)
 
 
 def why_evicted(ground: Ground, detail: Detail) -> str:

@@ -123,6 +123,11 @@ class Tally:
         return sum(self._count[task, s] for s in standings)
 
     @property
+    def started(self) -> bool:
+        """True when a member is bound or has succeeded. Asked for every waiting group in every cycle."""
+        return bool(self._total.get(Standing.BOUND) or self._total.get(Standing.SUCCEEDED))
+
+    @property
     def gated(self) -> int:
         """Waiting members that bear our own scheduling gate."""
         return self._total[Standing.WAITING] - self.ungated.total()

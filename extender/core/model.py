@@ -306,6 +306,9 @@ class Budget:
     selector: tuple[Expression, ...] | None
     #: evictions that the API server would let pass now
     allowed: int = 0
+    #: healthy pods that it wants, of so many that there should be
+    desired: int = 0
+    expected: int = 0
     #: pods that the API server has let go and that the controller has not seen leaving yet, by name
     disrupted: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()

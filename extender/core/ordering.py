@@ -4,14 +4,17 @@ Takes what is known of waiting groups and of what their queues use, gives one gr
 look at nodes.
 
 At each level of the tree the queue goes first that the fair share ranks first, and in a queue the group of
-higher priority, then the earlier one. What one group is given counts for whose turn is next. Who has to wait
-holds nobody up: the next one is asked.
+higher priority; of equals one that was hurt, then those that wait for their minimum, then what is above minimums;
+last the earlier one. What one group is given counts for whose turn is next. Who has to wait holds nobody up: the
+next one is asked. A group that is hurt does not come before groups of other queues: what is owed to those is not
+less for it, and its queue is ranked by what it uses now, without those that were lost.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
 from typing import Generic, TypeVar
 
 from extender.core import fairshare
@@ -19,17 +22,25 @@ from extender.core.ids import GroupKey, QueueName
 from extender.core.resources import Amounts
 from extender.core.usage import Usage
 
-OrderKey = tuple[int, float, bool, str]
+OrderKey = tuple[int, int, float, bool, str]
 T = TypeVar("T")
 
 
-def order_key(key: GroupKey, priority: int, arrival: float, gated: bool) -> OrderKey:
-    """Higher priority first, then earlier arrival, last of all the name.
+class Stage(IntEnum):
+    """What a group asks for, in the order in which groups of equal priority get it."""
+
+    REPAIR = 0  # members run, and are fewer than its minimum: without more their work is lost
+    START = 1  # its minimum
+    SURPLUS = 2  # members above its minimum
+
+
+def order_key(key: GroupKey, priority: int, arrival: float, gated: bool, stage: Stage = Stage.START) -> OrderKey:
+    """Higher priority first, then by stage, then earlier arrival, last of all the name.
 
     Arrivals are known to the second. Within one, a group whose members are all behind our gate comes after
     one that was let go, perhaps by an earlier life of ours.
     """
-    return (-priority, arrival, gated, f"{key.namespace}/{key.name}/{key.source}")
+    return (-priority, stage, arrival, gated, f"{key.namespace}/{key.name}/{key.source}")
 
 
 class Turns(Generic[T]):
@@ -42,10 +53,23 @@ class Turns(Generic[T]):
         self._of: dict[QueueName, list[tuple[OrderKey, T]]] = {}
         #: by queue, None for the top: the queues below it in which something is left
         self._below: dict[QueueName | None, list[tuple[fairshare.Rank, QueueName]]] = {}
+        #: place of the item that has its turn
+        self._current: OrderKey | None = None
 
     def put(self, queue: QueueName, key: OrderKey, item: T) -> None:
         """One item; all must be put before the first is taken."""
         self._of.setdefault(queue, []).append((key, item))
+
+    def again(self, queue: QueueName, key: OrderKey, item: T) -> None:
+        """The item that has its turn gets another one, if that is at a later place in its queue."""
+        left = self._of.get(queue)
+        if left is None or self._current is None or key <= self._current:
+            return
+        low, high = 0, len(left)
+        while low < high:  # the last one is the next
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if left[middle][0] > key else (low, middle)
+        left.insert(low, (key, item))
 
     def __iter__(self) -> Iterator[T]:
         """All items. Those of queues that admit nothing come last: their order does not matter."""
@@ -65,7 +89,7 @@ class Turns(Generic[T]):
             way.append(name)
             name = self._below[name][0][1]
         left, before = self._of[name], self._usage.changes
-        _, item = left.pop()
+        self._current, item = left.pop()
         yield item
         if left and self._usage.changes == before and self._asked(left[-1][1]) == self._asked(item):
             return  # nothing was given, and the next one asks for the same

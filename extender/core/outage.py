@@ -12,27 +12,27 @@ from extender.core.model import Node, Shares, Trouble
 from extender.core.reasons import Detail, Reason, Refusal
 from extender.core.snapshot import Room
 
-#: refusals that more nodes and cards could change
+#: refusals that more nodes and cards in use could change
 MENDABLE = frozenset({Reason.RESOURCES, Reason.FRAGMENTED, Reason.CONSTRAINTS, Reason.TOPOLOGY, Reason.DEVICE_NO_FIT})
 #: so many nodes or cards are named
 _NAMED = 3
 
 
-def refusal(room: Room, rows: Iterable[int], shares: Iterable[tuple[int, Shares]]) -> Refusal:
-    """Why there is no place but this one, which only is one with everything in use: rows, and shares by row."""
+def refusal(room: Room, places: Sequence[tuple[int, Shares]]) -> Refusal:
+    """Why there are no places but these, which only are some with everything in use: rows, and what they give."""
     facts = room.snapshot.facts
-    there = list(dict.fromkeys(rows))
+    there = list(dict.fromkeys(row for row, _ in places))
     out = [node for row in there if facts.outage[row] and (node := facts.nodes[row]) is not None]
     if out:
         named = sorted(out, key=lambda node: node.name)[:_NAMED]
         nodes = tuple(("node", node.name) for node in named)
         return Refusal(Reason.NODE_UNAVAILABLE, (*nodes, ("problem", _problem(named[0]))))
-    return Refusal(Reason.DEVICE_UNHEALTHY, _cards(facts.nodes, there, shares))
+    return Refusal(Reason.DEVICE_UNHEALTHY, _cards(facts.nodes, there, places))
 
 
-def _cards(nodes: Sequence[Node | None], rows: Sequence[int], shares: Iterable[tuple[int, Shares]]) -> Detail:
+def _cards(nodes: Sequence[Node | None], rows: Sequence[int], places: Iterable[tuple[int, Shares]]) -> Detail:
     """The cards out of use that it would get; else all those on its nodes, whose slots are missing there."""
-    given = {(row, share.card) for row, containers in shares for given in containers for share in given}
+    given = {(row, share.card) for row, containers in places for given in containers for share in given}
     ill = [
         (node, card)
         for row in rows

@@ -10,7 +10,6 @@ the narrower domains are needed, as few as possible. Among domains that fit, the
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from extender.core import outage, packing, shortage
+from extender.core import packing, shortage
 from extender.core.cards import Cards
 from extender.core.feasibility import Facts
 from extender.core.ids import NO_TASK, TaskName
@@ -82,27 +81,6 @@ def place(
     preferred: str | None = None,
 ) -> Placement | Refusal:
     """Place all demands whole, beside the members that stand on `fixed` rows already."""
-    found = _place(room, demands, fixed, required, preferred)
-    if isinstance(found, Placement) or found.reason not in outage.MENDABLE:
-        return found
-    whole = room.mended()
-    if whole is None:
-        return found
-    there = _place(whole, demands, fixed, required, preferred)
-    if isinstance(there, Refusal):
-        return found
-    rows = itertools.chain.from_iterable(there.rows)
-    shares = zip(itertools.chain.from_iterable(there.rows), itertools.chain.from_iterable(there.shares), strict=False)
-    return outage.refusal(room, rows, shares)
-
-
-def _place(
-    room: Room,
-    demands: Sequence[Demand],
-    fixed: Sequence[int],
-    required: str | None,
-    preferred: str | None,
-) -> Placement | Refusal:
     if required is None and preferred is None and len(demands) == 1 and demands[0].count == 1:
         return _place_lone(room, demands[0])
     facts = room.snapshot.facts

@@ -5,7 +5,8 @@ change ledger or world (the engine applies plans).
 
 A group below its minimum is placed whole: all waiting members and those that are expected; if that does
 not fit and enough members exist, just the minimum. What is above the minimum, and replacements of a
-group that runs, are placed one by one beside the others.
+group that runs, are placed beside the others, as many as have a place. One that runs below its minimum has room
+kept for as many as are missing, also while none of them exists.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Entry:
     refusal: Refusal | None = None
     #: the minimum was reached and nothing of that was lost since
     running: bool = False
+    #: the minimum was reached once, or some of it was bound when we began to look
+    started: bool = False
     #: when the newest plan was made; None without one
     planned_at: float | None = None
     #: node lists from which kube-scheduler's own checks had removed the planned node, by member
@@ -142,6 +145,11 @@ class Wish:
     preferred: str | None = None
     missing: Refusal | None = None
 
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """All that are to be placed."""
+        return (*self.whole, *self.surplus)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -159,13 +167,18 @@ def wish_of(world: World, ledger: Ledger, entry: Entry, now: float) -> Wish | Re
     """
     tally = world.tallies.get(entry.key)
     plan = ledger.of_group(entry.key)
-    if tally is None or not tally.count(Standing.WAITING, Standing.BLOCKED):
-        return Wish(()) if plan else None
+    if tally is None:
+        return None
     need = world.need(entry.key)
+    hurt = False
+    if not tally.count(Standing.WAITING, Standing.BLOCKED):
+        hurt = isinstance(need, Need) and tally.count(Standing.BOUND) > 0 and not satisfied(need, tally)
+        if not hurt:
+            return Wish(()) if plan else None
     if isinstance(need, Refusal):
         return need
     waiting = _waiting(world, entry.key)
-    if not waiting:
+    if not waiting and not hurt:
         alone = entry.key.lone or satisfied(need, tally)
         return None if alone else members_missing(need, tally)
     loose = tuple(_member(pod, entry) for pod in waiting if Slot(pod.uid) not in plan)
@@ -240,9 +253,18 @@ def _expected(
         if shape is None:
             return members_missing(need, tally)
         wanted += [(task, shape)] * number
-    newest = waiting[-1]
-    wanted += [(newest.task, newest.shape)] * (missing - len(wanted))
+    like = waiting[-1] if waiting else _lost(world, entry.key)
+    if like is None:
+        return members_missing(need, tally)
+    wanted += [(like.task, like.shape)] * (missing - len(wanted))
     return tuple(Member(Slot(f"{entry.key}#{n}"), task, shape, expected=True) for n, (task, shape) in enumerate(wanted))
+
+
+def _lost(world: World, key: GroupKey) -> Pod | None:
+    """A member like those that the group has lost: the newest that is going or has failed, else the newest."""
+    pods = [pod for pod in world.members[key].values() if pod.ours]
+    lost = [pod for pod in pods if standing(pod) in (Standing.LEAVING, Standing.FAILED)]
+    return max(lost or pods, key=lambda pod: (pod.created, pod.name), default=None)
 
 
 def _shape_of(world: World, key: GroupKey, task: TaskName) -> Shape | None:
@@ -299,6 +321,26 @@ def fulfil(wish: Wish, room: Room, allowance: Allowance) -> Plan | Refusal:
     if isinstance(places, Refusal):
         return places if wish.missing is None else _besides(wish.missing, places)
     return _one_by_one(wish, surplus, places, room, allowance)
+
+
+def begin(wish: Wish, room: Room, allowance: Allowance) -> Plan | Refusal:
+    """As `fulfil`, but of a group that may start with less just the smallest part, where it is if all have a place."""
+    if not wish.least:
+        return fulfil(wish, room, allowance)
+    aside = room.copy()
+    places = _together(wish, wish.whole, wish.fixed, aside, allowance.aside(aside))
+    if isinstance(places, Refusal):
+        whole = places
+        places = _together(wish, wish.least, wish.fixed, room, allowance)
+        return whole if isinstance(places, Refusal) else Plan(tuple(places))
+    least = {member.slot for member in wish.least}
+    places = [(member, node) for member, node in places if member.slot in least]
+    row_of, want = room.snapshot.row_of, room.snapshot.want
+    for member, node in places:
+        room.take(row_of[node], want(member.shape).request)
+        room.take_cards(row_of[node], member.shares)
+        allowance.take([(member.shape, 1)])
+    return Plan(tuple(places))
 
 
 def _besides(missing: Refusal, places: Refusal) -> Refusal:
@@ -361,7 +403,12 @@ def _one_by_one(
     room: Room,
     allowance: Allowance,
 ) -> Plan:
+    """As many of the surplus as have a place: all at once if that goes, which is how they are closest together."""
     left: dict[tuple[object, ...], Refusal] = {}
+    if len(surplus) > 1:
+        found = _together(wish, surplus, (*wish.fixed, *(node for _, node in places)), room, allowance)
+        if not isinstance(found, Refusal):
+            return Plan((*places, *found))
     for member in surplus:
         alike = (member.shape, member.allowed)
         if alike in left:

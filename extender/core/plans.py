@@ -10,18 +10,21 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from extender.core import leading, messages, planning
+from extender.core import changes, leading, messages, outage, planning
 from extender.core.allowance import Allowance, over_capability
+from extender.core.budgets import Disruptions
 from extender.core.claims import Claims
+from extender.core.earmarks import Earmarks
 from extender.core.feasibility import Facts
+from extender.core.firm import Firm
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Ledger, Reservation, Slot
 from extender.core.messages import Effect
 from extender.core.model import Hold, Pod, Shares
 from extender.core.planning import Entry, Member, Plan, Wish
 from extender.core.reasons import Reason, Refusal
-from extender.core.snapshot import Room
-from extender.core.usage import Usage
+from extender.core.snapshot import Matrix, Room
+from extender.core.usage import Charge, Usage
 from extender.core.world import World
 
 
@@ -31,8 +34,11 @@ class Plans:
     def __init__(self, world: World, usage: Usage) -> None:
         self._world = world
         self._usage = usage
+        self.disruptions = Disruptions(world)
+        self.firm = Firm(world, usage, self.disruptions)
         self.claims = Claims()
         self.ledger = Ledger(world.nodes, usage.charge)
+        self.earmarks = Earmarks(world.nodes, usage.charge)
         self.holds: Mapping[PodUid, Hold] = {}
         #: nominated uids whose clearing has not been confirmed yet
         self._clearing: set[PodUid] = set()
@@ -46,20 +52,23 @@ class Plans:
     def reset(self) -> None:
         """Forget all plans; what the gate holds stays known."""
         self.ledger.clear()
+        self.earmarks.clear()
         self.claims = Claims()
         self._clearing.clear()
 
     def make(self, entry: Entry, room: Room, now: float) -> Refusal | None:
         """Give the group what it wants of the room; the refusal that remains, if any.
 
+        One that starts is given its minimum alone; for what it wants beyond that it has another turn.
+
         Members that cannot be placed beside those planned before may still fit all together elsewhere: as
         long as none of the planned ones is held at the gate, the whole plan is made anew.
         """
-        wish = self._wish(entry, now)
+        wish = self.wish(entry, now)
         if not isinstance(wish, Wish):
             return wish
         before = self._free(entry, room, expected_only=True)
-        outcome = self._fulfil(entry, wish, room)
+        outcome = planning.begin(wish, room, self.allowance(entry.key, room, self._usage))
         if isinstance(outcome, Refusal):
             self._freed |= bool(before)
             return self.remake(entry, room, now) if self.movable(entry) else outcome
@@ -70,7 +79,7 @@ class Plans:
     def remake(self, entry: Entry, room: Room, now: float) -> Refusal | None:
         """Plan the whole group anew, as if none of it were planned; the old plan stays if that fails."""
         before = self._free(entry, room, expected_only=False)
-        wish = self._wish(entry, now)
+        wish = self.wish(entry, now)
         outcome = self._fulfil(entry, wish, room) if isinstance(wish, Wish) else wish
         if isinstance(outcome, Plan):
             self._reserve(entry, outcome, now)
@@ -83,7 +92,7 @@ class Plans:
     def refusal_anywhere(self, entry: Entry, room: Room, now: float) -> Refusal | None:
         """Why the group has no place in this room even if the lists offered to its members are left aside."""
         lists, entry.offered = entry.offered, {}
-        wish = self._wish(entry, now)
+        wish = self.wish(entry, now)
         entry.offered = lists
         outcome = self._fulfil(entry, wish, room.copy()) if isinstance(wish, Wish) else wish
         if isinstance(outcome, Plan):
@@ -103,7 +112,7 @@ class Plans:
         self._freed = True
         return True
 
-    def _wish(self, entry: Entry, now: float) -> Wish | Refusal | None:
+    def wish(self, entry: Entry, now: float) -> Wish | Refusal | None:
         """What the group wants, if its queue may have it at all: that is said before anything that time may mend."""
         wish = planning.wish_of(self._world, self.ledger, entry, now)
         if wish is None or (isinstance(wish, Refusal) and wish.reason is Reason.INVALID):
@@ -113,11 +122,33 @@ class Plans:
         return self._usage.tree.refusal(self._world.queue_of(entry.key), entry.key.namespace) or wish
 
     def _fulfil(self, entry: Entry, wish: Wish, room: Room) -> Plan | Refusal:
-        return planning.fulfil(wish, room, Allowance(self._usage, self._world.queue_of(entry.key), room, self.claims))
+        return planning.fulfil(wish, room, self.allowance(entry.key, room, self._usage))
+
+    def allowance(self, key: GroupKey, room: Room, usage: Usage) -> Allowance:
+        """What the group may still take, with this usage."""
+        firm = self.firm.sums() if self.firm.is_firm(key) else None
+        return Allowance(usage, self._world.queue_of(key), room, self.claims, firm)
+
+    def tried(self, entry: Entry, wish: Wish, room: Room, usage: Usage) -> Plan | Refusal:
+        """What would become of the wish in this room, with this usage; neither is used up."""
+        there = room.copy()
+        return planning.fulfil(wish, there, self.allowance(entry.key, there, usage))
+
+    def out_of_use(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> Refusal:
+        """The refusal, or another one where the group would have places with all nodes and cards in use."""
+        whole = room.mended() if refusal.reason in outage.MENDABLE else None
+        wish = self.wish(entry, now) if whole is not None else None
+        if whole is None or not isinstance(wish, Wish):
+            return refusal
+        outcome = self._fulfil(entry, wish, whole)
+        if isinstance(outcome, Refusal) or not outcome.places:
+            return refusal
+        rows = self._world.nodes.row_of
+        return outage.refusal(room, [(rows[node], member.shares) for member, node in outcome.places])
 
     def could_start(self, entry: Entry, room: Room, now: float) -> bool:
         """True when the group would have its places if nothing else ran."""
-        wish = self._wish(entry, now)
+        wish = self.wish(entry, now)
         if not isinstance(wish, Wish):
             return False
         alone, queue = Usage(self._world.queue_of), self._world.queue_of(entry.key)
@@ -205,6 +236,11 @@ class Plans:
             return True
         return any(hold.group == key for hold in self.holds.values())
 
+    def on_their_way(self, key: GroupKey) -> bool:
+        """The same, but for room that is only kept for members that do not exist."""
+        plan = self.ledger.of_group(key)
+        return self.under_way(key) and not (plan and all(r.expected for r in plan.values()))
+
     def claim(self, pod: Pod) -> bool:
         """Let a new member take the room kept for an expected one of its task and shape."""
         plan = self.ledger.of_group(pod.group)
@@ -223,6 +259,8 @@ class Plans:
         self.ledger.fit()
         nodes, width = self._world.nodes, len(request)
         free = nodes.allocatable[row] - nodes.used[row] - self.ledger.reserved[row]
+        for kept in self.earmarks.on_node(node):
+            free[: len(kept)] -= kept
         if (free[:width] < request).any():
             return False
         if over_capability(self._usage, self._world.queue_of(pod.group), dict(pod.shape.request)) is not None:
@@ -247,12 +285,30 @@ class Plans:
                 self.ledger.release(reservation.slot)
                 yield reservation
 
+    def drop_node(self, name: NodeName) -> list[Reservation]:
+        """Release all on a node that goes away; call it before the world forgets the node."""
+        self.earmarks.drop_node(name)
+        return self.ledger.drop_node(name)
+
+    def reserved(self) -> Matrix:
+        """What plans reserve and what is kept for groups, by row of the node table."""
+        self.ledger.fit()
+        return self.earmarks.added_to(self.ledger.reserved)
+
     def free(self) -> dict[str, int]:
         """What neither pods nor reservations take of the nodes, by resource."""
-        self.ledger.fit()
         nodes = self._world.nodes
-        free = np.maximum(nodes.allocatable - nodes.used - self.ledger.reserved, 0)
+        free = np.maximum(nodes.allocatable - nodes.used - self.reserved(), 0)
         return self._world.columns.sums(free)
+
+    def charges(self) -> Iterator[Charge]:
+        """What queues are charged with, counted anew: pods, reservations, and what is kept for groups."""
+        for pod in self._world.pods.values():
+            charge = changes.charge(pod, self._world.managed)
+            if charge is not None:
+                yield charge
+        for place in (*self.ledger.planned().values(), *self.ledger.lingering().values(), *self.earmarks):
+            yield place.group, None, place.shape.request
 
     def unaccounted(self) -> int:
         """Planned reservations of pods that do not wait, and lingering ones that nothing is to end."""
@@ -319,6 +375,7 @@ class Plans:
             )
         if plan.places:
             entry.planned_at = now
+        self.firm.refresh(entry.key)
 
 
 def refused_by_scheduler(entry: Entry) -> Refusal:

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from extender.core import fairshare
 from extender.core.backlog import Backlog
+from extender.core.firm import Firm, Loan
 from extender.core.ids import QueueName, Source
 from extender.core.messages import StateQueue
 from extender.core.model import Queue, QueueCondition, QueueStatus
@@ -29,13 +30,14 @@ _RESOURCES = 32
 #: the share of a queue that uses something of which it has none
 ABOVE_ALL = "inf"
 
-VALID, COVERED = "Valid", "GuaranteeCovered"
+VALID, COVERED, LOANS = "Valid", "GuaranteeCovered", "LoansRecoverable"
 
 
 class Statements:
     """What was written last. Nothing of it must survive a restart: the objects say it too."""
 
-    def __init__(self) -> None:
+    def __init__(self, firm: Firm) -> None:
+        self._firm = firm
         self._look_at = 0.0
         self._not_before: dict[QueueName, float] = {}
         #: what we asked to write, and of which object that said what: until it says something else that counts
@@ -70,13 +72,15 @@ class Statements:
         for gone in self._not_before.keys() - queues.keys():
             del self._not_before[gone]
             self._asked.pop(gone, None)
-        shares = fairshare.divide(usage.tree, usage.grants, shared(), _wanted(usage, backlog))
+        shares = shares_of(usage, backlog, shared())
         writes: list[StateQueue] = []
         for queue in ours:
             if now < self._not_before.get(queue.name, now) or len(writes) >= WRITES_A_LOOK:
                 continue
             known = self._known(queue)
-            status = _status(queue, usage, backlog, shares.get(queue.name, {}), known, now)
+            status = status_of(
+                queue, usage, backlog, self._firm.lent(queue.name), shares.get(queue.name, {}), known, now
+            )
             if status != known:
                 self._asked[queue.name] = (status, queue.uid, queue.status)
                 self._not_before[queue.name] = now + WRITE_SECONDS
@@ -87,6 +91,11 @@ class Statements:
     def _known(self, queue: Queue) -> QueueStatus:
         asked, *of = self._asked.get(queue.name, (queue.status, queue.uid, queue.status))
         return asked if of == [queue.uid, queue.status] else queue.status
+
+
+def shares_of(usage: Usage, backlog: Backlog, shared: Sums) -> dict[QueueName, Sums]:
+    """The fair share of every queue, by resource. `shared` is what all queues have together."""
+    return fairshare.divide(usage.tree, usage.grants, shared, _wanted(usage, backlog))
 
 
 def _wanted(usage: Usage, backlog: Backlog) -> dict[QueueName, Sums]:
@@ -102,9 +111,16 @@ def _wanted(usage: Usage, backlog: Backlog) -> dict[QueueName, Sums]:
     return wanted
 
 
-def _status(
-    queue: Queue, usage: Usage, backlog: Backlog, share: Mapping[str, int], known: QueueStatus, now: float
+def status_of(
+    queue: Queue,
+    usage: Usage,
+    backlog: Backlog,
+    lent: Loan | None,
+    share: Mapping[str, int],
+    known: QueueStatus,
+    now: float,
 ) -> QueueStatus:
+    """What there is to say of a queue of the tree; `known` is what was said last, of which times are kept."""
     at, used = usage.tree.at(queue.name), usage.of(queue.name)
     assert at is not None
     return QueueStatus(
@@ -113,7 +129,7 @@ def _status(
         pending=backlog.groups[queue.name],
         state="Open" if at.closed_by is None else "Closing" if used else "Closed",
         generation=queue.generation,
-        conditions=tuple(_since(condition, known, now) for condition in _conditions(at, usage)),
+        conditions=tuple(_since(condition, known, now) for condition in _conditions(at, usage, lent)),
     )
 
 
@@ -129,7 +145,7 @@ def _decimal(share: Fraction | None) -> str:
     return f"{hundredths // 100}.{hundredths % 100:02}"
 
 
-def _conditions(at: Position, usage: Usage) -> list[QueueCondition]:
+def _conditions(at: Position, usage: Usage, lent: Loan | None) -> list[QueueCondition]:
     blame, short = at.blame, usage.grants.short.get(at.queue.name)
     found = [
         QueueCondition(VALID, True, "Valid", "", 0)
@@ -141,6 +157,10 @@ def _conditions(at: Position, usage: Usage) -> list[QueueCondition]:
         found.append(QueueCondition(COVERED, False, kind.value, f"{resource}: of {named} only {kept} can be kept", 0))
     elif at.queue.guarantee and blame is None:
         found.append(QueueCondition(COVERED, True, "Covered", "", 0))
+    if lent is not None:
+        resource, amount, budget = lent
+        by = f"disruption budget {budget}" if budget else "groups that may not be preempted"
+        found.append(QueueCondition(LOANS, False, "Protected", f"{resource}: {amount} borrowed, protected by {by}", 0))
     return found
 
 

@@ -91,6 +91,8 @@ class Tree:
         #: names so ordered that each queue comes after the one above it
         self.downwards = tuple(sorted(self._at, key=lambda name: (len(self._at[name].path), name)))
         self.roots = tuple(name for name in self.downwards if len(self._at[name].path) == 1)
+        #: resources of which some queue owns something
+        self.owned = frozenset(what for at in self._at.values() for what, amount in at.owned.items() if amount)
         self.admitting = frozenset(name for name, at in self._at.items() if at.admits)
 
     def at(self, name: QueueName) -> Position | None:

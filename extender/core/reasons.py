@@ -31,6 +31,9 @@ class Reason(StrEnum):
     NAMESPACE = "NamespaceNotAllowed"  # the queue does not serve the group's namespace
     QUOTA = "QuotaExceeded"  # would pass the capability of the queue or of one above it
     RESERVED = "ReservedForOthers"  # the room is there, and is kept for those it was promised to
+    FIRM = "NonPreemptibleOverQuota"  # may not be evicted, so it may not borrow, and its queue owns too little
+    VICTIMS = "WaitingForVictims"  # its room is being freed: those that must go have not left yet
+    NO_VICTIMS = "NoEligibleVictims"  # room could be freed, but those that would have to go are protected
     QUEUED = "Queued"  # waits in its queue: groups before it, or not looked at yet
     RESOURCES = "InsufficientResources"  # not enough free, in quantity or on any fitting nodes
     FRAGMENTED = "Fragmented"  # enough free in sum, but no placement exists
@@ -59,6 +62,9 @@ KIND_OF: dict[Reason, Kind] = {
     Reason.NAMESPACE: Kind.NEVER,
     Reason.QUOTA: Kind.WAIT,
     Reason.RESERVED: Kind.WAIT,
+    Reason.FIRM: Kind.WAIT,
+    Reason.VICTIMS: Kind.WAIT,
+    Reason.NO_VICTIMS: Kind.WAIT,
     Reason.QUEUED: Kind.WAIT,
     Reason.RESOURCES: Kind.WAIT,
     Reason.FRAGMENTED: Kind.WAIT,

@@ -219,7 +219,12 @@ class Room:
     def give_back(self, row: int, request: Row, count: int = 1, shares: Shares = ()) -> None:
         """Undo `take`, or simulate the absence of pods that run there."""
         self.take(row, request, -count)
-        self.take_cards(row, shares, -1)
+        self.take_cards(row, shares, -count)
+
+    def overdrawn(self, row: int, columns: Iterable[int]) -> bool:
+        """True when more is taken of a node than there is, in one of these columns or of its cards."""
+        short = any(self.free[row, column] < 0 for column in columns)
+        return short or (self.cards is not None and self.cards.overdrawn(row))
 
     def usable(self, resource: str) -> int:
         """What is free of a resource on the nodes that take any pod now."""

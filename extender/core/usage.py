@@ -9,12 +9,12 @@ of both at the top, `unused`, is what must stay free for those to whom it is pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from extender.core.ids import GroupKey, QueueName
 from extender.core.quota import Grants, Sums, Tree
-from extender.core.resources import Amounts
+from extender.core.resources import Amounts, add
 
 _NOTHING: Mapping[str, int] = {}
 
@@ -65,7 +65,7 @@ class Usage:
                 self._promise(name, resource, amount)
         for group in self._groups.values():
             for (named, amounts), number in group.of.items():
-                self._book(named or group.queue, amounts, number)
+                self.book(named or group.queue, amounts, number)
 
     def charge(self, key: GroupKey, named: QueueName | None, amounts: Amounts, sign: int) -> None:
         """Add amounts to a group (sign 1) or take them away (sign -1); `named`: the queue that the pod itself names."""
@@ -79,7 +79,26 @@ class Usage:
             if not group.of:
                 del self._groups[key]
                 self._moved.pop(key, None)
-        self._book(named or group.queue, amounts, sign)
+        self.book(named or group.queue, amounts, sign)
+
+    def scratch(self) -> Usage:
+        """A copy of the sums in which absences can be simulated (`book`); it does not follow what is charged here."""
+        copy = Usage(self._queue_of)
+        copy.tree, copy.grants, copy._kept, copy.unused = self.tree, self.grants, self._kept, dict(self.unused)
+        copy._total = {name: dict(sums) for name, sums in self._total.items()}
+        copy._base = {name: dict(sums) for name, sums in self._base.items()}
+        return copy
+
+    def groups(self) -> Iterable[GroupKey]:
+        """The groups that use something."""
+        return self._groups.keys()
+
+    def charges(self, key: GroupKey) -> Iterator[tuple[QueueName, Amounts, int]]:
+        """What a group is charged with: in which queue, what, and how often."""
+        group = self._groups.get(key)
+        if group is not None:
+            for (named, amounts), number in group.of.items():
+                yield named or group.queue, amounts, number
 
     def settle(self, key: GroupKey) -> None:
         """Charge the group to the queue that it is in now."""
@@ -91,8 +110,8 @@ class Usage:
             return
         for (named, amounts), number in group.of.items():
             if named is None:
-                self._book(group.queue, amounts, -number)
-                self._book(queue, amounts, number)
+                self.book(group.queue, amounts, -number)
+                self.book(queue, amounts, number)
                 self._moved[key] = None
         group.queue = queue
 
@@ -110,6 +129,12 @@ class Usage:
     def of(self, name: QueueName) -> Mapping[str, int]:
         """What the queue and those below it use; zeros are left out."""
         return self._total.get(name, _NOTHING)
+
+    def shared(self, free: Sums) -> Sums:
+        """What all queues have together: what they use, and what is free, to which it is added."""
+        for root in self.tree.roots:
+            add(free, self.of(root).items())
+        return free
 
     def differing(self, charges: Iterable[Charge]) -> frozenset[QueueName]:
         """Queues of which these charges, counted anew, make another sum than the one kept here."""
@@ -134,7 +159,8 @@ class Usage:
         kept = self.grants.kept.get(name, _NOTHING).get(resource, 0)
         return max(kept, self._base.get(name, _NOTHING).get(resource, 0))
 
-    def _book(self, queue: QueueName, amounts: Amounts, number: int) -> None:
+    def book(self, queue: QueueName, amounts: Amounts, number: int) -> None:
+        """Count so many times these amounts in a queue, and in those above, for no group in particular."""
         self.changes += 1
         for name in self.tree.path(queue):
             total = self._total.get(name)

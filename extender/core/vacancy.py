@@ -92,7 +92,7 @@ class Vacancy:
             self.look_at(key, now)
 
     def doubt(self) -> None:
-        """The queues changed: other reasons may hold."""
+        """Queues changed, or which group is in which: other reasons may hold."""
         self._doubted = True
 
     def failed(self, key: GroupKey, now: float) -> None:
@@ -113,8 +113,9 @@ class Vacancy:
         self._look_at = now + LOOK_SECONDS
         if self._doubted:
             self._doubted = False
-            for key in self._said:
-                self._put(key, now)
+            for key in self._world.groups.keys() - self._world.members.keys() - self._due.keys():
+                if key.source is Source.MUSTER:
+                    self._put(key, now)
         found: list[StateGroup] = []
         while self._heap and self._heap[0][0] <= now and len(found) < STATEMENTS:
             when, key = heapq.heappop(self._heap)

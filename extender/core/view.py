@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from extender.core.asking import Asking
 from extender.core.explain import of_member
-from extender.core.ids import GroupKey, NodeName, PodUid
+from extender.core.firm import Loan
+from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.ledger import Slot
 from extender.core.model import Shares
+from extender.core.ordering import OrderKey
 from extender.core.planning import Entry
 from extender.core.plans import Plans
 from extender.core.reasons import Refusal
@@ -36,6 +39,7 @@ class View:
         self._world = world
         self._plans = plans
         self._entries = entries
+        self._asking = Asking(world, plans.ledger)
 
     def planned(self, uid: PodUid) -> NodeName | None:
         """The node planned for this pod."""
@@ -47,6 +51,18 @@ class View:
         reservation = self._plans.ledger.get(Slot(uid))
         return () if reservation is None else reservation.shares
 
+    def places(self, key: GroupKey) -> list[NodeName]:
+        """The nodes planned for members of this group that exist and are not bound yet, one for each."""
+        return [one.node for one in self._plans.ledger.of_group(key).values() if not one.expected]
+
+    def order_key(self, entry: Entry) -> OrderKey:
+        """The group's place in its queue."""
+        return self._asking.order_key(entry)
+
+    def free(self) -> dict[str, int]:
+        """What neither pods nor plans take of the nodes, by resource."""
+        return self._plans.free()
+
     def refusal(self, uid: PodUid) -> Refusal | None:
         """Why this pod waits; None when its group does not, or was not looked at yet."""
         pod = self._world.pods.get(uid)
@@ -57,6 +73,10 @@ class View:
         """Why this group waits, or something of it; None when nothing does, or it was not looked at yet."""
         entry = self._entries.get(key)
         return self._vacancy.why(key) if entry is None else entry.refusal
+
+    def lent(self, queue: QueueName) -> Loan | None:
+        """What the queue has borrowed for good."""
+        return self._plans.firm.lent(queue)
 
     def vetoes(self, members: Iterable[Member]) -> dict[PodUid, str]:
         """For a release: members that must not be bound, with the reason (design 2, invariant 2)."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from extender.core import messages
-from extender.core.cards import CardTable
+from extender.core.card_table import CardTable
 from extender.core.finished import Finished
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
 from extender.core.membership import Need, Tally, need_of, queue_of
@@ -134,6 +134,8 @@ class World:
         self._finished = Finished()
         #: pods that count on a node (not ended), by node name; also for nodes not known yet
         self.on_node: dict[NodeName, dict[PodUid, Pod]] = {}
+        #: those of them that are being deleted
+        self.leaving: dict[PodUid, Pod] = {}
         self.topologies: dict[str, Topology] = {}
         #: by name; where ours and Volcano's have the same name, ours
         self.queues: dict[QueueName, Queue] = {}
@@ -271,11 +273,14 @@ class World:
             self.nodes.add_used(pod.node, self.request_row(pod), 1)
             if self.nodes.cards:
                 self.nodes.cards.count(pod)
+            if pod.terminating:
+                self.leaving[pod.uid] = pod
 
     def _uncount(self, pod: Pod) -> None:
         if pod.node is not None and not pod.ended:
             there = self.on_node[pod.node]
             del there[pod.uid]
+            self.leaving.pop(pod.uid, None)
             if not there:
                 del self.on_node[pod.node]
             self.nodes.add_used(pod.node, self.request_row(pod), -1)

@@ -45,6 +45,10 @@ class Agenda:
         """The next instant at which something is due."""
         return self._due[0][0] if self._due else None
 
+    def advance(self, time: float) -> None:
+        """Go on to a time at which nothing is due before."""
+        self.now = max(self.now, time)
+
     def run(self, time: float) -> None:
         """Go to this instant and do what is due."""
         self.now = time

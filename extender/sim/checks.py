@@ -165,9 +165,15 @@ def _card_load(fields: Fields, sight: Sight) -> Verdict:
 # --- what is said ----------------------------------------------------------------------------------
 
 
+#: codes that speak of the last eviction, whatever the group waits for now
+_OF_EVICTIONS = ("Preempted", "Reclaimed")
+
+
 def _reason(fields: Fields, sight: Sight) -> Verdict:
     if "queue" in fields:
         said = sight.why_queue(fields["queue"])
+    elif "group" in fields and fields["code"] in _OF_EVICTIONS:
+        said = sight.why_evicted(fields["group"])
     elif "group" in fields:
         said = sight.why_group(fields["group"])
     else:

@@ -14,35 +14,28 @@ from extender.sim import admission, cards, objects, report
 from extender.sim.agenda import Agenda, Phase
 from extender.sim.api import NAMESPACE, Api, Change, Json, Refused, stamp
 from extender.sim.budgets import Budgets
-from extender.sim.lives import Life, Lives
+from extender.sim.lives import Life
 from extender.sim.objects import Making
 from extender.sim.resources import short_of
+from extender.sim.upkeep import Upkeep
 from extender.wire import small
 
-#: an owner makes a new pod so long after the old one is gone or failed
-REPLACE_SECONDS = 1.0
+_CORDON, _NOT_READY = objects.TAINTS
 #: what is there at the start was made so long before
 BEFORE_SECONDS = 3600
 
 
-class Cluster:
+class Cluster(Upkeep):
     """Everything but the sidecar and kube-scheduler."""
 
     def __init__(self, scenario: report.Scenario, agenda: Agenda) -> None:
-        self.agenda = agenda
+        super().__init__(agenda)
         self.settings = scenario.settings
         self.api = Api(lambda: agenda.now, self._admit)
-        self.lives = Lives()
         self.budgets = Budgets(self.api)
         self.api.watch(self._changed)
         #: cards by node, as the node's kubelet knows them
         self.cards: dict[str, dict[str, report.Card]] = {}
-        #: nodes whose kubelet ends every new pod
-        self.rejecting: set[str] = set()
-        #: groups of which no pod is made again
-        self.ended_groups: set[str] = set()
-        #: writes of users that were refused: what they wrote, and the answer
-        self.refusals: list[tuple[str, str]] = []
 
     def _admit(self, kind: str, thing: Json) -> Json:
         admission.judge(kind, thing)
@@ -58,26 +51,54 @@ class Cluster:
 
     # --- nodes and users' objects ---------------------------------------------------------------
 
-    def attempt(self, what: str, kind: str, thing: Json) -> bool:
+    def attempt(self, what: str, kind: str, thing: Json) -> None:
         """A user makes an object; what is refused is noted under `what`."""
         try:
             self.api.create(kind, thing)
         except Refused as error:
             self.refusals.append((what, str(error)))
-            return False
-        return True
+
+    def write(self, what: str, kind: str, name: str, patch: Mapping[str, Any]) -> None:
+        """A user changes an object; what is refused is noted under `what`."""
+        try:
+            self.api.patch(kind, name, patch)
+        except Refused as error:
+            self.refusals.append((what, str(error)))
+
+    def remove(self, kind: str, name: str) -> None:
+        """A user deletes an object that is no pod."""
+        self.api.remove(kind, name)
 
     def add_node(self, node: report.Node) -> None:
         """A node joins."""
         self.cards[node.name] = {card.id: card for card in node.devices}
         self.attempt(f"node {node.name}", "Node", objects.node(node))
 
-    def change_node(self, name: str, patch: Mapping[str, Any]) -> None:
+    def has_node(self, name: str) -> bool:
+        """Whether the node is there."""
+        return self.api.get("Node", name) is not None
+
+    def label_node(self, name: str, labels: Mapping[str, str | None]) -> None:
+        """Labels are set, or removed with None."""
+        self._change_node(name, {"metadata": {"labels": dict(labels)}})
+
+    def cordon(self, name: str, cordoned: bool) -> None:
+        """A node takes no new pods, or takes some again."""
+        self._change_node(name, {"spec": {"unschedulable": True if cordoned else None}})
+        self._taint(name, _CORDON, cordoned)
+
+    def ready(self, name: str, ready: bool) -> None:
+        """A node's kubelet is well, or is not."""
+        conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+        self._change_node(name, {"status": {"conditions": conditions}})
+        self._taint(name, _NOT_READY, not ready)
+
+    def _change_node(self, name: str, patch: Mapping[str, Any]) -> None:
         """A node's object changes; one that is not there stays away."""
-        if self.api.get("Node", name) is not None:
+        if self.has_node(name):
             self.api.patch("Node", name, patch)
 
-    def taint(self, name: str, key: str, tainted: bool) -> None:
+    def _taint(self, name: str, key: str, tainted: bool) -> None:
         """Put the taints of a trouble on a node, or take them off."""
         node = self.api.get("Node", name)
         if node is None:
@@ -94,18 +115,18 @@ class Cluster:
             old = there[card]
             there[card] = report.Card(old.id, old.memory_mib, old.cores, old.slots, healthy)
         notes = {objects.HAMI_REGISTER: objects.cards(there.values())}
-        self.change_node(node, {"metadata": {"annotations": notes}, "status": {"allocatable": dict(allocatable)}})
+        self._change_node(node, {"metadata": {"annotations": notes}, "status": {"allocatable": dict(allocatable)}})
 
     # --- pods -----------------------------------------------------------------------------------
 
-    def make(self, making: Making) -> Life | None:
-        """A pod is created; None when one of its name is there."""
+    def make(self, making: Making) -> None:
+        """A pod is created; a second one of a name that is there is refused."""
         try:
             pod = self.api.create("Pod", objects.pod(making))
         except Refused as error:
             self.refusals.append((f"pod {making.name}", str(error)))
-            return None
-        return self.lives.begin(pod["metadata"]["uid"], making)
+        else:
+            self.lives.begin(pod["metadata"]["uid"], making)
 
     def make_running(self, making: Making, node: str) -> None:
         """A pod that runs on a node since long ago."""
@@ -233,29 +254,7 @@ class Cluster:
         taken = cards.loads(share for life in self.lives.on(node) for share in life.shares)
         return cards.hand_out(there.values(), taken, making.task.requests)
 
-    def _end_later(self, life: Life) -> None:
-        runtime = life.making.runtime
-        if runtime is not None:
-            self.agenda.at(self.agenda.now + runtime, Phase.ENDS, lambda: self._ran(life))
-
-    def _ran(self, life: Life) -> None:
-        if life.node is not None and self.api.get("Node", life.node) is not None:
-            self.finish(life, "Succeeded")
-
-    # --- owners ---------------------------------------------------------------------------------
-
-    def _owe(self, life: Life) -> None:
-        if life.owed or life.phase == "Succeeded" or not life.making.recreated:
-            return
-        life.owed = True
-        self.agenda.at(self.agenda.now + REPLACE_SECONDS, Phase.OWNERS, lambda: self._replace(life))
-
-    def _replace(self, life: Life) -> None:
-        group = life.making.group
-        if group is None or group.name in self.ended_groups or self.lives.newest(life.making.name) is not life:
-            return
-        self.vanish(life, owed=False)
-        self.make(life.making)
+    # --- owners --- owners ---------------------------------------------------------------------------------
 
     def delete_group(self, name: str, pods: Iterable[Life]) -> None:
         """The object and its pods go, and nobody makes new ones."""

@@ -1,23 +1,31 @@
 """`python -m extender.sim scenario FILE...`: run reports and say which checks held.
 
 Takes arguments, gives lines and an exit status: 0 when all held, 1 when a check fell short, 2 when a file or an
-argument cannot be read. Must not decide what a check means.
+argument cannot be read, or a cluster cannot be played on; on a real cluster 3 when nothing fell short, but something
+could not be played or read there. Must not decide what a check means.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from extender.sim import reading, runner
 from extender.sim.fields import Fault
 from extender.sim.report import Report
 from extender.sim.watching import Result
 
-HELD, FELL_SHORT, UNREADABLE = 0, 1, 2
+if TYPE_CHECKING:
+    from extender.sim.real import command
+
+#: scenario seconds in a real one: checks leave room for reactions of 5 of them, and real ones take up to a second
+SCALE, MOST_SCALE = 4.0, 1000.0
+HELD, FELL_SHORT, UNREADABLE, INCOMPLETE, STOPPED = 0, 1, 2, 3, 130
 
 
 def main(argv: Sequence[str], out: TextIO = sys.stdout, errors: TextIO = sys.stderr) -> int:
@@ -32,11 +40,14 @@ def main(argv: Sequence[str], out: TextIO = sys.stdout, errors: TextIO = sys.std
         for report in reports:
             print(f"{report.id}  {report.area}  {len(report.want)} checks", file=out)
         return HELD
+    if told.real:
+        return _real(reports, told, out, errors)
     return _run(reports, told.quiet, out, errors)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m extender.sim", description="Muster under a virtual clock.")
+    about = "Muster in scenarios: under a virtual clock, or on a real cluster."
+    parser = argparse.ArgumentParser(prog="python -m extender.sim", description=about)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     scenario = commands.add_parser("scenario", help="run scenario files and check what they want")
     scenario.add_argument("files", nargs="+", metavar="FILE", help="a YAML list of reports")
@@ -45,7 +56,27 @@ def _parser() -> argparse.ArgumentParser:
     shown = scenario.add_mutually_exclusive_group()
     shown.add_argument("--quiet", action="store_true", help="one line for each report, and checks that fell short")
     shown.add_argument("--list", action="store_true", help="list the reports and run none")
+    real = scenario.add_argument_group("on a real cluster, where Muster and KWOK run")
+    real.add_argument("--real", action="store_true", help="play there, and remove everything at the end")
+    real.add_argument("--kubeconfig", metavar="FILE", default=os.environ.get("KUBECONFIG"), help="or KUBECONFIG")
+    real.add_argument("--context", metavar="NAME", help="of the kubeconfig; its current one if none is named")
+    real.add_argument("--scale", type=_scale, default=SCALE, help="scenario seconds in a real one (%(default)g)")
+    real.add_argument("--at-once", type=_number, default=1, metavar="N", help="so many reports at the same time")
     return parser
+
+
+def _scale(text: str) -> float:
+    value = float(text)
+    if not (math.isfinite(value) and 0 < value <= MOST_SCALE):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0, at most {MOST_SCALE:g}")
+    return value
+
+
+def _number(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 on")
+    return value
 
 
 def _chosen(reports: list[Report], ids: list[str], areas: list[str]) -> list[Report]:
@@ -67,12 +98,55 @@ def _run(reports: Sequence[Report], quiet: bool, out: TextIO, errors: TextIO) ->
         results = _results(report, errors)
         _progress("", errors)
         every.append(results)
-        print(f"{report.id}  {report.area}  {_summary(results)}", file=out)
-        for result in results:
-            if not (quiet and result.held):
-                print(_line(result), file=out)
+        _show(report, results, quiet, out)
     print(_total(every), file=out)
-    return HELD if all(result.held for results in every for result in results) else FELL_SHORT
+    return FELL_SHORT if any(result.short for results in every for result in results) else HELD
+
+
+def _show(report: Report, results: Sequence[Result], quiet: bool, out: TextIO) -> None:
+    print(f"{report.id}  {report.area}  {_summary(results)}", file=out, flush=True)
+    for result in results:
+        if not (quiet and result.held):
+            print(_line(result), file=out, flush=True)
+
+
+def _real(reports: Sequence[Report], told: argparse.Namespace, out: TextIO, errors: TextIO) -> int:
+    """Play on the cluster that was named; what is not there for the virtual clock is imported only now."""
+    from extender.sim.real import command
+
+    if told.kubeconfig is None:
+        print("cannot play for real: name a cluster with --kubeconfig or KUBECONFIG", file=errors)
+        return UNREADABLE
+    every: list[command.Outcome] = []
+
+    def tell(outcome: command.Outcome) -> None:
+        _progress("", errors)
+        every.append(outcome)
+        if outcome.obstacles:
+            print(f"{outcome.report.id}  {outcome.report.area}  cannot be played for real", file=out, flush=True)
+        else:
+            _show(outcome.report, outcome.results, told.quiet, out)
+        for line in (*outcome.obstacles, *outcome.concessions):
+            print(f"  {'not played' if outcome.obstacles else 'otherwise '}  {line}", file=out, flush=True)
+
+    where = command.Where(told.kubeconfig, told.context, told.scale, told.at_once)
+    try:
+        command.run(reports, where, tell, errors)
+    except command.CANNOT as fault:
+        print(f"cannot play for real: {fault}", file=errors)
+        return UNREADABLE
+    except command.Stopped:
+        return STOPPED
+    print(_total([outcome.results for outcome in every if not outcome.obstacles]), file=out)
+    return _status(every)
+
+
+def _status(every: Sequence[command.Outcome]) -> int:
+    results = [result for outcome in every for result in outcome.results]
+    if any(result.short for result in results):
+        return FELL_SHORT
+    whole = all(result.held for result in results) and not any(outcome.obstacles for outcome in every)
+    return HELD if whole else INCOMPLETE
 
 
 def _progress(text: str, errors: TextIO) -> None:
@@ -82,12 +156,15 @@ def _progress(text: str, errors: TextIO) -> None:
 
 
 def _total(every: Sequence[Sequence[Result]]) -> str:
-    checks = [result.held for results in every for result in results]
-    short = sum(not all(result.held for result in results) for results in every)
+    checks = [result for results in every for result in results]
+    short = sum(any(result.short for result in results) for results in every)
+    unread = sum(not result.read for result in checks)
     what = "1 report" if len(every) == 1 else f"{len(every)} reports"
-    if all(checks):
-        return f"{what}: all {len(checks)} checks held"
-    return f"{what}: {short} fell short, with {checks.count(False)} of {len(checks)} checks"
+    beside = f", and {unread} cannot be read" if unread else ""
+    if short:
+        number = sum(result.short for result in checks)
+        return f"{what}: {short} fell short, with {number} of {len(checks)} checks{beside}"
+    return f"{what}: all {len(checks) - unread} checks held{beside}"
 
 
 def _results(report: Report, errors: TextIO) -> list[Result]:
@@ -101,9 +178,13 @@ def _results(report: Report, errors: TextIO) -> list[Result]:
 
 
 def _summary(results: Sequence[Result]) -> str:
-    short = sum(not result.held for result in results)
-    return f"{short} of {len(results)} checks fell short" if short else f"{len(results)} checks held"
+    short, unread = sum(result.short for result in results), sum(not result.read for result in results)
+    beside = f", {unread} cannot be read" if unread else ""
+    if short:
+        return f"{short} of {len(results)} checks fell short{beside}"
+    return f"{len(results) - unread} checks held{beside}"
 
 
 def _line(result: Result) -> str:
-    return f"  {'held      ' if result.held else 'fell short'}  {result.check}  ({result.seen})"
+    came_to = "held      " if result.held else "fell short" if result.read else "not read  "
+    return f"  {came_to}  {result.check}  ({result.seen})"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from extender.core.ids import SCHEDULER_NAME
+from extender.core.ids import DEFAULT_QUEUE, SCHEDULER_NAME
 from extender.sim import report
 from extender.sim.api import Json
 from extender.wire import marks
@@ -140,6 +140,14 @@ def pod_group(group: report.Group, settings: report.Settings) -> Json:
     }
     spec |= {key: value for key, value in optional.items() if value is not None}
     return _custom("PodGroup", group.name, spec)
+
+
+def queues(scenario: report.Scenario) -> list[report.Queue]:
+    """Those that the report tells of. Where a setting is one of all queues, the default one needs an object too."""
+    told = list(scenario.queues)
+    if scenario.settings.stale_gang_seconds is not None and all(queue.name != DEFAULT_QUEUE for queue in told):
+        told.append(report.Queue(DEFAULT_QUEUE))
+    return told
 
 
 def queue(told: report.Queue, settings: report.Settings) -> Json:

@@ -6,13 +6,13 @@ done, then sidecar and kube-scheduler take turns until nothing changes, then the
 
 from __future__ import annotations
 
-from functools import partial
-
-from extender.sim import objects, report, watching
-from extender.sim.agenda import Agenda, Phase
+from extender.sim import report, watching
+from extender.sim.agenda import Agenda
 from extender.sim.cluster import Cluster
-from extender.sim.happenings import Happenings
+from extender.sim.faults import Faults
+from extender.sim.inside import Inside
 from extender.sim.scheduler import Scheduler
+from extender.sim.script import Script
 from extender.sim.sight import Sight
 
 #: a run that does not come to rest in so many turns has fallen short
@@ -27,14 +27,16 @@ class Run:
         self.agenda = Agenda()
         self.cluster = Cluster(scenario, self.agenda)
         self.scheduler = Scheduler(self.cluster)
-        self.sight = Sight(scenario, self.cluster, self.scheduler)
+        self.sight = Sight(scenario, self.cluster, Inside(self.scheduler))
         self._end = told.end
         self._watches = [watching.watch_of(check, told.end, scenario.settings.bind_window) for check in told.want]
-        self._happenings = Happenings(scenario, self.cluster, self.scheduler)
         #: when turns did not end, if they did not
         self._loops_at: float | None = None
-        self._begin(scenario)
-        self._plan(scenario)
+        script = Script(scenario, self.cluster, Faults(scenario, self.cluster, self.scheduler))
+        self.cluster.api.create("Namespace", {"apiVersion": "v1", "metadata": {"name": "default"}})
+        script.begin()
+        self.scheduler.sidecar.start()
+        script.plan()
         for moment in (*told.check_times(), told.end):
             self.agenda.wake(moment)
 
@@ -56,60 +58,6 @@ class Run:
         self.sight.note_firsts()
         for watch in self._watches:
             watch.look(moment, self.sight)
-
-    # --- what the report says -------------------------------------------------------------------
-
-    def _begin(self, scenario: report.Scenario) -> None:
-        """What is there and running at 0, seen by a sidecar that is up."""
-        cluster = self.cluster
-        cluster.api.create("Namespace", {"apiVersion": "v1", "metadata": {"name": "default"}})
-        for node in scenario.nodes:
-            cluster.add_node(node)
-        for queue in scenario.queues:
-            cluster.attempt(f"queue {queue.name}", "Queue", objects.queue(queue, scenario.settings))
-        for topology in objects.topologies(scenario.groups):
-            cluster.api.create("Topology", topology)
-        for budget in scenario.budgets:
-            cluster.api.create("PodDisruptionBudget", objects.budget(budget))
-        for group in scenario.groups:
-            if any(task.placed for task in group.tasks):
-                self._make_group(group)
-                for task in group.tasks:
-                    self._place(group, task)
-        for pod in scenario.pods:
-            if pod.node is not None:
-                cluster.make_running(objects.of_loose(pod), pod.node)
-        self.scheduler.sidecar.start()
-
-    def _make_group(self, group: report.Group) -> None:
-        thing = objects.pod_group(group, self.cluster.settings)
-        self.cluster.attempt(f"group {group.name}", "PodGroup", thing)
-
-    def _place(self, group: report.Group, task: report.Task) -> None:
-        nodes = [node for node, number in task.placed.items() for _ in range(number)]
-        for index, node in enumerate(nodes):
-            self.cluster.make_running(objects.of_group(group, task, index), node)
-
-    def _submit(self, group: report.Group, task: report.Task) -> None:
-        """The pods of a task that are not placed from the start."""
-        if group.name not in self.cluster.ended_groups:
-            for index in range(sum(task.placed.values()), task.replicas):
-                self.cluster.make(objects.of_group(group, task, index))
-
-    def _plan(self, scenario: report.Scenario) -> None:
-        """What is to come."""
-        for event in scenario.events:
-            self.agenda.at(event.at, Phase.EVENTS, partial(self._happenings.happen, event))
-        for group in scenario.groups:
-            if not any(task.placed for task in group.tasks):
-                self.agenda.at(group.at, Phase.GROUPS, partial(self._make_group, group))
-            for task in group.tasks:
-                at = group.at if task.at is None else task.at
-                self.agenda.at(at, Phase.GROUPS, partial(self._submit, group, task))
-        for pod in scenario.pods:
-            if pod.node is None:
-                making = objects.of_loose(pod)
-                self.agenda.at(pod.at, Phase.PODS, partial(self.cluster.make, making))
 
 
 def run(told: report.Report) -> list[watching.Result]:

@@ -5,27 +5,51 @@ Takes the parts of a run, gives look-ups; must not change anything, nor know wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from typing import Protocol
 
-from extender.core.ids import GroupKey, PodUid, Source
-from extender.core.membership import Need, satisfied
 from extender.sim import report, resources
-from extender.sim.answers import Said, of_refusal
-from extender.sim.api import NAMESPACE, Json, Request
+from extender.sim.answers import Said
+from extender.sim.api import Json, Request
 from extender.sim.cards import Share, loads
-from extender.sim.cluster import Cluster
 from extender.sim.lives import Life
 from extender.sim.names import pod_name
-from extender.sim.scheduler import Scheduler
+from extender.sim.world import World
+
+
+class Unread(Exception):
+    """What a check asks for cannot be seen on this cluster; the text says why."""
+
+
+class Word(Protocol):
+    """What the sidecar says and does."""
+
+    def held(self, name: str, waiting: Iterable[Life]) -> set[str]:
+        """Which of a group's waiting pods have a place."""
+
+    def why_group(self, name: str) -> Said | None:
+        """Why a group waits."""
+
+    def why_pod(self, life: Life) -> Said | None:
+        """Why a waiting pod waits; one that is just about to be bound does not."""
+
+    def answer(self, call: str) -> str | None:
+        """The answer to a named call: an error, or an empty text; None when there was none."""
+
+    def requests(self) -> Iterable[Request]:
+        """All its writes."""
+
+    def longest(self) -> float:
+        """The longest call or cycle in real seconds."""
 
 
 class Sight:
     """One run, seen from outside."""
 
-    def __init__(self, scenario: report.Scenario, cluster: Cluster, scheduler: Scheduler) -> None:
+    def __init__(self, scenario: report.Scenario, cluster: World, word: Word) -> None:
         self._cluster = cluster
-        self._scheduler = scheduler
+        self._word = word
         self._groups = {group.name: group for group in scenario.groups}
         self._by_share = scenario.settings.gpu_charge == "share"
         #: number of the binding with which a group's minimum was first bound
@@ -87,25 +111,14 @@ class Sight:
 
     def held(self, name: str) -> list[Life]:
         """Pods with a place and no binding: their bind call is unanswered, or their group's plan stands."""
-        calls = {life.uid for life in self._scheduler.waiting_calls()}
         waiting = [life for life in self.group(name) if life.waits]
-        planned = self._planned(name, waiting)
-        return [life for life in waiting if life.uid in calls or life.uid in planned]
-
-    def _planned(self, name: str, waiting: Iterable[Life]) -> set[str]:
-        """Members with a reservation, when those are enough for the group to start."""
-        engine, key = self._scheduler.sidecar.engine, GroupKey(Source.MUSTER, NAMESPACE, name)
-        found = {life.uid: life for life in waiting if engine.view.planned(PodUid(life.uid)) is not None}
-        need, tally = engine.world.need(key), engine.world.tallies.get(key)
-        if not found or not isinstance(need, Need) or tally is None:
-            return set()
-        tasks = [engine.world.pods[PodUid(uid)].task for uid in found if PodUid(uid) in engine.world.pods]
-        return set(found) if satisfied(need, tally, tasks) else set()
+        held = self._word.held(name, waiting)
+        return [life for life in waiting if life.uid in held]
 
     def used(self, queue: str, resource: str) -> Fraction:
         """What is bound, leaving or held in a queue and below it, of one resource, in base units."""
         below = self._below(queue)
-        held = {life.uid for name in self._groups for life in self.held(name)}
+        held = self._all_held()
         return sum(
             (
                 resources.charge(life.making, resource, self._by_share)
@@ -115,8 +128,17 @@ class Sight:
             Fraction(0),
         )
 
+    def _all_held(self) -> set[str]:
+        """All that is held; nothing where that cannot be seen: it is little, and not for long."""
+        try:
+            return {life.uid for name in self._groups for life in self.held(name)}
+        except Unread:
+            return set()
+
     def _below(self, queue: str) -> set[str]:
-        parents = {thing["metadata"]["name"]: thing["spec"].get("parent") for thing in self._cluster.api.list("Queue")}
+        parents = {
+            thing["metadata"]["name"]: thing.get("spec", {}).get("parent") for thing in self._cluster.api.list("Queue")
+        }
         found = {queue}
         while more := {name for name, parent in parents.items() if parent in found and name not in found}:
             found |= more
@@ -132,20 +154,18 @@ class Sight:
 
     def why_group(self, name: str) -> Said | None:
         """Why a group waits."""
-        refusal = self._scheduler.sidecar.engine.view.why(GroupKey(Source.MUSTER, NAMESPACE, name))
-        return None if refusal is None else of_refusal(refusal)
+        return self._word.why_group(name)
 
     def why_pod(self, written: str) -> Said | None:
         """Why a pod waits; one that is bound, or is just about to be, does not."""
         found = self.pod(written)
-        if not found or not found[0].waits:
-            return None
-        engine = self._scheduler.sidecar.engine
-        pod = engine.world.pods.get(PodUid(found[0].uid))
-        if pod is None or engine.view.planned(pod.uid) is not None:
-            return None
-        refusal = engine.view.refusal(pod.uid)
-        return None if refusal is None else of_refusal(refusal)
+        return self._word.why_pod(found[0]) if found and found[0].waits else None
+
+    def why_evicted(self, name: str) -> Said | None:
+        """What the last eviction record of a group says."""
+        thing = self._cluster.api.get("PodGroup", name)
+        record = thing.get("status", {}).get("lastEviction") if thing is not None else None
+        return None if record is None else Said(record["rule"], record["message"])
 
     def why_queue(self, name: str) -> Said | None:
         """What is wrong with a queue, as its conditions say: whatever it is, the queue is not as it should be."""
@@ -166,12 +186,12 @@ class Sight:
 
     def answer(self, call: str) -> str | None:
         """The answer to a named call: an error, or an empty text; None when there was none."""
-        return self._scheduler.answers.get(call)
+        return self._word.answer(call)
 
-    def requests(self) -> Iterator[Request]:
+    def requests(self) -> Iterable[Request]:
         """All writes of the sidecar."""
-        return iter(self._scheduler.sidecar.writes.requests)
+        return self._word.requests()
 
     def longest(self) -> float:
         """The longest call or cycle in real seconds."""
-        return self._scheduler.sidecar.longest
+        return self._word.longest()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from extender.sim.checks import Verdict, read
 from extender.sim.report import Check
-from extender.sim.sight import Sight
+from extender.sim.sight import Sight, Unread
 
 #: counters are totals: without a time they are read at the end
 _TOTALS = frozenset({"evicted", "evicted_total", "failed", "writes", "binding_posts", "answers"})
@@ -21,11 +21,17 @@ _AT_LAST = frozenset({"order", "answer", "rejected"})
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a check came to: the values seen, and the moment that decided."""
+    """What a check came to: the values seen, and the moment that decided. `read` is false if it cannot be read here."""
 
     check: Check
     held: bool
     seen: str
+    read: bool = True
+
+    @property
+    def short(self) -> bool:
+        """True when it was read and did not hold."""
+        return self.read and not self.held
 
 
 class Watch:
@@ -37,13 +43,18 @@ class Watch:
         self._from, self._to = _moments(check, end)
         self._last: tuple[float, Verdict] | None = None
         self._short: tuple[float, Verdict] | None = None
+        self._unread = ""
         self._since: float | None = None
 
     def look(self, now: float, sight: Sight) -> None:
         """Read the check if this is a moment of it."""
         if self._short is not None or not self._is_moment(now):
             return
-        verdict = read(self.check.kind, self.check.fields, sight)
+        try:
+            verdict = read(self.check.kind, self.check.fields, sight)
+        except Unread as why:
+            self._unread = str(why)
+            return
         if self.check.kind == "bound_always":
             self._forgive(now, verdict)
         elif not verdict.held:
@@ -66,6 +77,8 @@ class Watch:
         """What it came to; nothing holds in a run that did not come to rest."""
         if loops_at is not None:
             return Result(self.check, False, f"no rest at {loops_at:g}: turn after turn something changes")
+        if self._unread and self._short is None:
+            return Result(self.check, False, self._unread, read=False)
         decided = self._short or self._last
         if decided is None:
             return Result(self.check, False, "was never read")
@@ -87,21 +100,27 @@ class AnyOf:
                 watch.look(now, sight)
 
     def result(self, loops_at: float | None) -> Result:
-        """The first option that held, or what each fell short of."""
-        short = []
+        """The first option that held, or what each fell short of; one that cannot be read may have held."""
+        short, unread = [], False
         for number, option in enumerate(self._options, start=1):
             results = [watch.result(loops_at) for watch in option]
-            first = next((result for result in results if not result.held), None)
+            first = next((result for result in sorted(results, key=_rank) if not result.held), None)
             if first is None:
                 seen = "; ".join(result.seen for result in results)
                 return Result(self.check, True, f"option {number}: {seen}")
+            unread = unread or not any(result.short for result in results)
             short.append(f"option {number}: {first.check}: {first.seen}")
-        return Result(self.check, False, "; ".join(short))
+        return Result(self.check, False, "; ".join(short), read=not unread)
 
 
 def watch_of(check: Check, end: float, window: float) -> Watch | AnyOf:
     """The watch for a check."""
     return (AnyOf if check.options else Watch)(check, end, window)
+
+
+def _rank(result: Result) -> bool:
+    """What fell short is named before what cannot be read."""
+    return not result.short
 
 
 def _moments(check: Check, end: float) -> tuple[float, float]:

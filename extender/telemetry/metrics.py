@@ -19,6 +19,10 @@ VERB_SECONDS = (
 )
 HOLD_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 3600)
 
+#: what readers of live answers ask for; the rest is discovery and what is not served
+ANSWERED = frozenset({"workloads", "queues"})
+#: with the codes that are told: answered, malformed, not known, not allowed, not there, ours to mend, not now
+ANSWER_CODES = frozenset({"200", "400", "401", "403", "404", "405", "406", "500", "503"})
 VERBS = frozenset({"filter", "prioritize", "preempt"})
 #: foreign: not ours, passed unchanged; placed and refused: answers for our pods; error: told to the scheduler
 #: as such; malformed: not a message of the scheduler
@@ -55,6 +59,9 @@ class ExtenderMetrics:
         self._verb_child = functools.cache(self._verb.labels)
         self._awaited = verb.of(
             "muster_extender_filter_awaited_seconds", "Filter calls that awaited a cycle, not counted above."
+        )
+        self._answer = verb.of(
+            "muster_extender_answer_seconds", "Answering readers of live answers.", ("resource", "code")
         )
         self._cycle = verb.of("muster_extender_cycle_seconds", "One cycle of the engine.")
         self._plan = verb.of("muster_extender_plan_seconds", "Planning one group.")
@@ -102,6 +109,10 @@ class ExtenderMetrics:
     def filter_awaited(self, seconds: float) -> None:
         """A filter call is answered that had to await a cycle."""
         self._awaited.observe(seconds)
+
+    def answer(self, resource: str, code: int, seconds: float) -> None:
+        """A reader of live answers was answered, or refused."""
+        self._answer.labels(labels.closed(resource, ANSWERED), labels.closed(str(code), ANSWER_CODES)).observe(seconds)
 
     def cycle(self, seconds: float) -> None:
         """A cycle of the engine ended."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import http
 import ipaddress
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 import orjson
@@ -62,17 +63,18 @@ def _refuse_early(body_limit: int) -> typedefs.Middleware:
 async def serve(
     app: web.Application,
     listen: settings.Listen,
-    files: settings.Tls | None = None,
+    files: settings.Tls | ssl.SSLContext | None = None,
     *,
     cancel_abandoned: bool = False,
+    option: str = "--listen",
 ) -> AsyncIterator[int]:
-    """Serve inside the block, and give the port; settings.Unusable when that cannot be.
+    """Serve inside the block, and give the port; settings.Unusable, which names the option, when that cannot be.
 
     At the end no new call is taken, and those in progress are finished. The application's `on_shutdown` runs
     before that wait, so that it can answer the calls that it holds.
     `cancel_abandoned` cancels a handler whose client went away.
     """
-    context = None if files is None else tls.server_context(files)
+    context = tls.server_context(files) if isinstance(files, settings.Tls) else files
     runner = web.AppRunner(
         app,
         access_log=None,
@@ -82,17 +84,17 @@ async def serve(
     )
     await runner.setup()
     try:
-        await _open(web.TCPSite(runner, listen.host, listen.port, backlog=BACKLOG, ssl_context=context))
+        await _open(web.TCPSite(runner, listen.host, listen.port, backlog=BACKLOG, ssl_context=context), option)
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
 
 
-async def _open(site: web.TCPSite) -> None:
+async def _open(site: web.TCPSite, option: str) -> None:
     try:
         await site.start()
     except OSError as error:
-        raise settings.Unusable(f"--listen: {error.strerror}; choose a free port and an own address") from error
+        raise settings.Unusable(f"{option}: {error.strerror}; choose a free port and an own address") from error
 
 
 def health_routes(ready: Ready, registry: prometheus_client.CollectorRegistry) -> list[web.RouteDef]:

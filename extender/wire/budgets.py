@@ -25,6 +25,8 @@ def decode_budget(obj: object) -> Budget:
     status = reader.mapping(obj, "status", "status")
     allowed = reader.integer(status, "disruptionsAllowed", "status.disruptionsAllowed", 0, _MOST)
     disrupted = reader.mapping(status, "disruptedPods", "status.disruptedPods")
+    desired = reader.integer(status, "desiredHealthy", "status.desiredHealthy", 0, _MOST)
+    expected = reader.integer(status, "expectedPods", "status.expectedPods", 0, _MOST)
     current = _is_current(reader, meta, status)
     return Budget(
         namespace=meta["namespace"],
@@ -32,6 +34,8 @@ def decode_budget(obj: object) -> Budget:
         uid=meta["uid"],
         selector=selector,
         allowed=allowed or 0 if current and not reader.problems else 0,
+        desired=desired or 0,
+        expected=expected or 0,
         disrupted=frozenset(disrupted),
         problems=tuple(reader.problems),
     )

@@ -136,7 +136,7 @@ def _status(status: Object) -> QueueStatus:
 def encode_queue_status(status: QueueStatus, before: Amounts) -> dict[str, Any]:
     """The status as the body of a merge patch; resources that stood there `before` and are used no more go."""
     allocated: dict[str, str | None] = {name: None for name, _ in before}
-    allocated |= {name: _text(name, amount) for name, amount in status.allocated[:_MAX_NAMES]}
+    allocated |= encode_amounts(status.allocated[:_MAX_NAMES])
     return {
         "allocated": allocated,
         "share": status.share,
@@ -157,6 +157,11 @@ def _condition(one: QueueCondition, generation: int) -> dict[str, Any]:
         "lastTransitionTime": f"{since:%Y-%m-%dT%H:%M:%SZ}",
         "observedGeneration": generation,
     }
+
+
+def encode_amounts(amounts: Amounts) -> dict[str, str]:
+    """Amounts as a resource list."""
+    return {name: _text(name, amount) for name, amount in amounts}
 
 
 def _text(name: str, amount: int) -> str:

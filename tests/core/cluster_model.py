@@ -15,6 +15,7 @@ from extender.core.engine import Engine
 from extender.core.ids import QUEUE_GATE, GroupKey, NodeName, PodUid, QueueName, Source
 from extender.core.membership import Need, Standing, satisfied, standing
 from extender.core.model import Group, Hold, Node, Pod, Queue
+from extender.core.reasons import Ground
 from extender.core.view import Member
 from extender.core.world import World
 from tests import builders
@@ -109,7 +110,8 @@ class Cluster:
     def _used(self) -> dict[tuple[QueueName, str], int]:
         usage = self.engine.usage
         self.engine._cycle.follow_queues()  # that a queue was moved below another is nobody's decision
-        return {(name, what): usage.of(name).get(what, 0) for name, what in self._caps()}
+        kept = engine_driver.earmarked(self.engine)  # it may stand where the victims still are
+        return {(name, what): usage.of(name).get(what, 0) - kept[name, what] for name, what in self._caps()}
 
     def _caps(self) -> dict[tuple[QueueName, str], int]:
         """The capabilities as the engine's watch has shown them."""
@@ -148,16 +150,25 @@ class Cluster:
                 assert most is None or not gpus or used + gpus <= most, f"{name} has no quota for it"
 
     def _check_evictions(self, evictions: list[messages.Evict]) -> None:
-        """Only pods of ours that somebody replaces go, for a race only, and no group is left with some but too few."""
+        """Only pods of ours go, each for a reason that is one, and no group is left with some but too few."""
         world = self.engine.world
         for effect in evictions:
-            pod, node = world.pods[effect.uid], NodeName(str(dict(effect.detail)["node"]))
+            pod = world.pods[effect.uid]
             assert pod.ours, f"{pod.name} is not ours"
             assert pod.bound, f"{pod.name} is evicted and not bound"
-            assert pod.owner is not None, f"{pod.name} has no controller"
             assert pod.uid not in self.evicting, f"{pod.name} is evicted twice"
-            assert node in self.raced or node in self.excused, f"{pod.name} is evicted for {node}, where nobody raced"
+            if effect.ground is Ground.STALE:
+                self._check_hurt(pod.group)
+            elif effect.ground is Ground.OVERCOMMIT:
+                node = NodeName(str(dict(effect.detail)["node"]))
+                assert pod.owner is not None, f"{pod.name} has no controller"
+                assert node in self.raced or node in self.excused, f"{pod.name} goes for {node}, where nobody raced"
+            else:
+                self._check_victim(pod, effect)
         self.evicting |= {effect.uid for effect in evictions}
+        for key in {world.pods[effect.uid].group for effect in evictions if effect.ground is Ground.STALE}:
+            left = [pod.name for pod in world.members[key].values() if pod.bound and pod.uid not in self.evicting]
+            assert not left, f"{key} does not go whole: {left} stay"
         for key in {world.pods[effect.uid].group for effect in evictions}:
             bound = [pod for pod in world.members[key].values() if pod.bound]
             going = [pod for pod in bound if pod.uid in self.evicting]
@@ -165,6 +176,29 @@ class Cluster:
                 self.going[key] = frozenset(pod.uid for pod in going)
             else:
                 self._check_spared(key, going)
+
+    def _check_victim(self, pod: Pod, effect: messages.Evict) -> None:
+        """Priority decides inside a queue, ownership between queues; and the one for whom it is has its places."""
+        world, detail = self.engine.world, dict(effect.detail)
+        need = world.need(pod.group)
+        assert not isinstance(need, Need) or need.preemptible, f"{pod.name} is not preemptible"
+        queue, by = world.queue_of(pod.group), QueueName(str(detail["by-queue"]))
+        if effect.ground is Ground.PREEMPTED:
+            assert queue == by
+            assert world.priority(pod.group) < int(detail["by-priority"])
+        else:
+            assert effect.ground is Ground.RECLAIMED
+            path = set(self.engine.usage.tree.path(queue)) - set(self.engine.usage.tree.path(by))
+            assert queue != by
+            for name in path:
+                assert name not in world.queues or world.queues[name].reclaimable, f"{name} does not give back"
+        kept = {place.group for place in self.engine._plans.earmarks}
+        assert any(detail["for"] in (key.name, *(p.name for p in world.members[key].values())) for key in kept)
+
+    def _check_hurt(self, key: GroupKey) -> None:
+        need = self.engine.world.need(key)
+        assert isinstance(need, Need), f"nobody knows how many {key} needs"
+        assert not satisfied(need, self.engine.world.tallies[key]), f"{key} has its minimum"
 
     def _check_spared(self, key: GroupKey, going: list[Pod]) -> None:
         rest = World()
@@ -249,6 +283,8 @@ class Cluster:
         if pod is None:
             return
         self.delete(pod)
+        if pod.owner is None:
+            return
         self.replaced += 1
         new = PodUid(f"uid-r{self.replaced:03}")
         group = GroupKey(Source.POD, pod.namespace, new) if pod.group.lone else pod.group

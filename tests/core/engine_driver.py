@@ -6,6 +6,7 @@ Takes builders' values, gives effects; must not hold expectations, but for what 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -159,7 +160,7 @@ def plain_usage(engine: Engine) -> dict[str, dict[str, int]]:
     pods = [pod for pod in pods if pod.ours or pod.namespace in engine.world.managed]
     charged = [(pod.queue or engine.world.queue_of(pod.group), pod.shape) for pod in pods]
     ledger = ledger_of(engine)
-    reserved = [*ledger.planned().values(), *ledger.lingering().values()]
+    reserved = [*ledger.planned().values(), *ledger.lingering().values(), *engine._plans.earmarks]
     charged += [(engine.world.queue_of(reservation.group), reservation.shape) for reservation in reserved]
     for queue, shape in charged:
         for name in engine.usage.tree.path(queue):
@@ -167,6 +168,15 @@ def plain_usage(engine: Engine) -> dict[str, dict[str, int]]:
             for resource, amount in shape.request:
                 there[resource] = there.get(resource, 0) + amount
     return sums
+
+
+def earmarked(engine: Engine) -> Counter[tuple[str, str]]:
+    """What is kept in each queue for groups whose victims still leave, by queue and resource."""
+    kept: Counter[tuple[str, str]] = Counter()
+    for place in engine._plans.earmarks:
+        for name in engine.usage.tree.path(engine.world.queue_of(place.group)):
+            kept.update({(name, resource): amount for resource, amount in place.shape.request})
+    return kept
 
 
 def overfull(engine: Engine) -> list[str]:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.core.cards import ALONE, Cards, CardTable, accepts, need
+from extender.core.card_table import CardTable
+from extender.core.cards import ALONE, Cards, accepts, need
 from extender.core.ids import NodeName
 from extender.core.model import Card, CardAsk, CardRequest, Pod, Share, Shares, Trouble
 from tests.builders import GPU, make_pod, make_shape

@@ -137,6 +137,52 @@ def test_a_group_object_may_lower_the_priority_and_not_raise_it() -> None:
     assert engine.nodes([low, lowered]) == ["gpu-0", None]
 
 
+# --- gangs that were hurt ----------------------------------------------------------------------------
+
+
+def hurt_gang(count: int, left: int, **fields: object) -> list[Pod]:
+    """What is left of `train`, running, and replacements of the rest."""
+    pods = workers(count, owner=Owner("Job", "train", "u"), **fields)
+    return [builders.bound(pod, "gpu-0") for pod in pods[:left]] + pods[left:]
+
+
+@pytest.mark.parametrize(
+    ("priority", "repaired"), [(0, True), (5, False)], ids=["of equal priority", "of higher priority"]
+)
+def test_a_hurt_gang_and_an_older_group(priority: int, repaired: bool) -> None:
+    gang = hurt_gang(4, 2, created=9.0)
+    old = make_pods(2, "old", request=ONE, group="old", created=1.0, priority=priority)
+    engine = Driver(gpu_node(gpus=4), make_group("train", 4), make_group("old", 2), *gang, *old)
+    engine.tick()
+    assert [node is not None for node in engine.nodes([gang[-1], old[0]])] == [repaired, not repaired]
+
+
+@pytest.mark.parametrize(("priority", "kept"), [(0, True), (5, False)], ids=["of equal priority", "of higher priority"])
+def test_room_is_kept_for_a_replacement_before_an_older_group(priority: int, kept: bool) -> None:
+    gang = hurt_gang(4, 4, created=9.0)
+    old = make_pod("old", ONE, created=1.0, priority=priority)
+    engine = Driver(gpu_node(gpus=4), make_group("train", 4, preemptible=False), *gang, old)
+    engine.tick()
+    assert engine.reason(old) is (Reason.RESOURCES if kept else Reason.NO_VICTIMS)
+    engine.gone(gang[0])
+    engine.tick()
+    assert (engine.node(old) is None) == kept
+    engine.ticks(EXPECT_SECONDS + 1)
+    assert engine.node(old) == "gpu-0", "nobody came"
+    assert engine.reason(TRAIN) is Reason.MEMBERS
+
+
+def test_of_equal_groups_one_of_which_has_finished_members_needs_less() -> None:
+    job = Owner("Job", "train", "u")
+    done = make_pod("done", ONE, group="train", owner=job, node="gpu-0", phase="Succeeded", created=9.0)
+    rest = workers(2, owner=job, created=9.0)
+    first = make_pods(2, "first", request=ONE, group="first", created=1.0)
+    engine = Driver(gpu_node(gpus=1), make_group("train", 2), make_group("first", 2), done, *rest, *first)
+    engine.gone(done)
+    engine.tick()
+    assert [node is not None for node in engine.nodes([*first, *rest])] == [False, False, True, False]
+
+
 # --- members that do not exist yet -------------------------------------------------------------------
 
 

@@ -380,7 +380,8 @@ def test_gangs_that_differ_in_their_minimum_are_not_taken_for_equal() -> None:
 def owed(*more: Any, size: int = 4, **fields: Any) -> tuple[Driver, list[Pod], list[Pod]]:
     """Queue b has borrowed a whole node; a gang of queue a waits for its half, and a pod of b for any room."""
     borrowed = [lone(f"b{n}", "b") for n in range(8)]
-    engine = Driver(gpu_node(), make_queue("a", deserved=((GPU, 4),)), make_queue("b"), *borrowed)
+    b = make_queue("b", reclaimable=False)  # nobody is evicted: it waits until room appears
+    engine = Driver(gpu_node(), make_queue("a", deserved=((GPU, 4),)), b, *borrowed)
     engine.tick()
     engine.bind(*borrowed)
     waits = gang("waits", size, "a", **fields)

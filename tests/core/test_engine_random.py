@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from extender.core import messages, planning
-from extender.core.allowance import Allowance
 from extender.core.feasibility import Feasibility
-from extender.core.ids import QUEUE_GATE, NodeName
+from extender.core.ids import QUEUE_GATE, NodeName, Source
 from extender.core.ledger import Ledger
 from extender.core.membership import Standing, standing
 from extender.core.model import Owner, Pod
@@ -34,7 +33,11 @@ GROUPS = ("a", "b", "c")
 QUEUES = {"a": "left", "b": "right", "c": None}
 JOB = Owner("Job", "job", "uid-of-job")
 NODES = ("n0", "n1", "n2", "n3")
-FOR_ROOM = (*(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.QUEUED, Reason.QUOTA, Reason.RESERVED),)
+SHOWN = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.CONSTRAINTS, Reason.NODE_UNAVAILABLE)
+FOR_ROOM = (
+    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED, Reason.QUOTA),
+    *(Reason.RESERVED, Reason.VICTIMS, Reason.NO_VICTIMS, Reason.FIRM, Reason.NODE_UNAVAILABLE),
+)
 
 
 class Machine(RuleBasedStateMachine):
@@ -49,14 +52,16 @@ class Machine(RuleBasedStateMachine):
         sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4),
         rack=st.booleans(),
         owned=st.sampled_from((0, 3, 6)),
+        stale=st.sampled_from((None, 0, 5)),
         visible=st.booleans(),
     )
-    def begin(self, nominating: bool, sizes: list[int], rack: bool, owned: int, visible: bool) -> None:
+    def begin(
+        self, nominating: bool, sizes: list[int], rack: bool, owned: int, stale: int | None, visible: bool
+    ) -> None:
         above = engine_driver.BY_NOMINATION if nominating else engine_driver.BY_LIST
         self.cluster = Cluster(above)
-        self.cluster.show(
-            builders.make_queue("left", deserved=((builders.GPU, owned),) if owned else (), visible=visible)
-        )
+        deserved = ((builders.GPU, owned),) if owned else ()
+        self.cluster.show(builders.make_queue("left", deserved=deserved, stale=stale, visible=visible))
         self.cluster.show(builders.make_queue("right", visible=visible))
         for name, gpus in zip(NODES, sizes, strict=False):
             labels = {"rack": f"r{int(name[1:]) % 2}"} if rack else {}
@@ -114,10 +119,14 @@ class Machine(RuleBasedStateMachine):
         least=st.integers(1, 5),
         servers=st.sampled_from((0, 0, 1)),
         required=st.sampled_from((None, None, "rack")),
+        preemptible=st.sampled_from((None, None, None, False)),
     )
-    def group_object(self, name: str, least: int, servers: int, required: str | None) -> None:
+    def group_object(
+        self, name: str, least: int, servers: int, required: str | None, preemptible: bool | None = None
+    ) -> None:
+        tasks = {"ps": servers} if servers else {}
         group = builders.make_group(
-            name, least, {"ps": servers} if servers else {}, topology_required=required, generation=1
+            name, least, tasks, topology_required=required, preemptible=preemptible, generation=1
         )
         before = self.cluster.truth.groups.get(group.key)
         if before is not None:  # its status is not the user's to write
@@ -133,10 +142,19 @@ class Machine(RuleBasedStateMachine):
         kept=st.sampled_from((0, 0, 0, 1, 2)),
         owned=st.sampled_from((0, 0, 1, 2, 4)),
         closed=st.sampled_from((False, False, False, True)),
+        gives=st.sampled_from((True, True, False)),
         visible=st.booleans(),
     )
     def queue_object(
-        self, name: str, parent: str | None, cap: int | None, kept: int, owned: int, closed: bool, visible: bool
+        self,
+        name: str,
+        parent: str | None,
+        cap: int | None,
+        kept: int,
+        owned: int,
+        closed: bool,
+        gives: bool,
+        visible: bool,
     ) -> None:
         queue = builders.make_queue(
             name,
@@ -145,6 +163,7 @@ class Machine(RuleBasedStateMachine):
             guarantee=((builders.GPU, kept),) if kept else (),
             deserved=((builders.GPU, owned),) if owned else (),
             closed=closed,
+            reclaimable=gives,
             visible=visible,
             generation=1,
         )
@@ -345,7 +364,9 @@ def at_rest(cluster: Cluster) -> None:
     assert not cluster.active, "kube-scheduler still tries"
     for pod in engine.world.pods.values():
         assert not (pod.ours and pod.waiting and pod.nominated), f"{pod.name} is nominated for nothing"
-    room = Room(Snapshot.take(engine.world, Feasibility()))
+    engine._plans.firm.begin()
+    reserved = engine._plans.reserved()  # nothing but earmarks
+    room = Room(Snapshot.take(engine.world, Feasibility(), reserved))
     strays: Counter[str] = Counter()
     backlog: Counter[str] = Counter()
     for key, entry in engine.entries.items():
@@ -356,6 +377,11 @@ def at_rest(cluster: Cluster) -> None:
         strays[queue] += sum(1 for p in members if standing(p) is Standing.WAITING and not p.queue_gated)
         backlog[queue] += entry.refusal.reason in FOR_ROOM
         in_sight(cluster, members, entry.refusal.reason)
+        if entry.refusal.reason is Reason.VICTIMS:
+            assert engine._plans.earmarks.of(key), f"{key} waits for victims, and nothing is kept for it"
+            assert engine.world.leaving, f"{key} waits for victims, and nobody leaves"
+            continue
+        assert not engine._plans.earmarks.of(key), f"{key} does not wait for victims, and has an earmark"
         if entry.refusal.reason is Reason.SCHEDULER_REFUSED:
             assert any(pod.uid in cluster.conflicts for pod in members), f"{key} was refused by nobody"
             continue
@@ -364,9 +390,7 @@ def at_rest(cluster: Cluster) -> None:
             wish = engine.usage.tree.refusal(queue, key.namespace) or wish
         if isinstance(wish, planning.Wish):
             scratch = Room(room.snapshot)
-            outcome = planning.fulfil(
-                wish, scratch, Allowance(engine._cycle.usage, queue, scratch, engine._plans.claims)
-            )
+            outcome = planning.fulfil(wish, scratch, engine._plans.allowance(key, scratch, engine.usage))
             left = outcome if isinstance(outcome, Refusal) or outcome.places == () else None
             assert left is not None, f"{key} waits for {entry.refusal.reason}, and there is room"
         else:
@@ -404,7 +428,7 @@ def in_sight(cluster: Cluster, members: Collection[Pod], reason: Reason) -> None
     started = cluster.engine.entries[first.group].running or any(pod.node for pod in members)
     if queue is None or not queue.visible or started or any(one.capability for one in queues.values()):
         return
-    if reason in (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.CONSTRAINTS):
+    if reason in SHOWN:
         assert not any(pod.queue_gated for pod in members if standing(pod) is Standing.WAITING)
 
 
@@ -432,6 +456,10 @@ def statements(cluster: Cluster) -> None:
     """What a group's object says is so."""
     for key, group in cluster.engine.world.groups.items():
         entry = cluster.engine.entries.get(key)
+        if key not in cluster.engine.world.members and key.source is Source.MUSTER:
+            why = cluster.engine.view.why(key)
+            assert why is not None
+            assert (group.phase, group.stated_reason) == ("Pending", why.reason.value)
         if entry is None or (entry.refusal is None and not entry.running):
             continue
         reason = entry.refusal.reason.value if entry.refusal else ""

@@ -56,6 +56,14 @@ def test_enough_workers_without_the_launcher_do_not_start():
     assert driver.read(group) == [asked(KEY, [*workers, launcher])]
 
 
+def test_a_member_that_succeeded_and_is_gone_counts_for_what_is_released_and_for_what_comes_late():
+    driver, group, pods = gang(4)
+    driver.see(*(bound(pod, "gpu-0") for pod in pods[:2]), replace(bound(pods[2], "gpu-0"), phase="Succeeded"))
+    driver.gone(pods[2])
+    driver.call(pods[3])
+    assert driver.read(group) == [asked(KEY, pods[3:])], "two run, one has finished, and this one makes four"
+
+
 def test_a_minimum_that_was_raised_meanwhile_keeps_the_round_shut():
     driver, group, pods = gang(3, minimum=2)
     driver.calls(pods[:2])

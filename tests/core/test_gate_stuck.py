@@ -171,6 +171,17 @@ def test_a_gang_of_which_as_many_as_the_minimum_were_on_nodes_has_run_and_is_lef
     assert driver.wait(60) == []
 
 
+def test_members_that_succeeded_and_are_gone_were_on_nodes_too():
+    pods = make_pods(3, group=KEY, owner=JOB)
+    on_nodes = [bound(pod, "gpu-0", at=START - 5) for pod in pods]
+    driver = Driver(gpu_node(), make_group(min_member=3), *on_nodes[:2], acting=False)
+    driver.see(replace(on_nodes[2], phase="Succeeded"))
+    driver.gone(on_nodes[2])
+    driver.see(replace(on_nodes[1], phase="Failed"))
+    driver.send(messages.ActivityChanged(True))
+    assert driver.wait(60) == [], "it ran and was hurt"
+
+
 def test_a_stuck_task_minimum_is_recognised_though_members_are_enough():
     pods = make_pods(3, group=KEY, owner=JOB, task="worker")
     launcher = make_pod("launcher", group=KEY, owner=JOB, task="launcher")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from extender.core import fairshare
 from extender.core.ids import GroupKey, QueueName, Source
 from extender.core.model import Queue
-from extender.core.ordering import Turns, order_key
+from extender.core.ordering import Stage, Turns, order_key
 from extender.core.quota import Grants, Tree
 from extender.core.usage import Usage
 from tests.builders import GPU, group_key, make_queue
@@ -47,6 +47,65 @@ def g(name: str, queue: str = "default", gpus: int = 1, priority: int = 0, arriv
 def test_in_one_queue_by_priority_then_arrival_then_name() -> None:
     groups = [g("late", arrival=2.0), g("b"), g("a"), g("first", priority=5, arrival=9.0)]
     assert take(usage_of(), groups) == ["first", "a", "b", "late"]
+
+
+def test_of_equal_priority_the_hurt_come_first_and_what_is_above_minimums_last() -> None:
+    keys = {
+        "high, above its minimum": order_key(group_key("a"), 5, 9.0, False, Stage.SURPLUS),
+        "hurt": order_key(group_key("b"), 0, 9.0, False, Stage.REPAIR),
+        "old": order_key(group_key("c"), 0, 1.0, False),
+        "young": order_key(group_key("d"), 0, 2.0, False, Stage.START),
+        "oldest, above its minimum": order_key(group_key("e"), 0, 0.0, False, Stage.SURPLUS),
+        "low, hurt": order_key(group_key("f"), -1, 0.0, False, Stage.REPAIR),
+    }
+    assert sorted(keys, key=lambda name: keys[name]) == list(keys)
+
+
+def with_surplus(usage: Usage, groups: list[Group], stages: dict[str, int]) -> list[str]:
+    """The turns, as in `take`, when these groups ask for another turn at that stage in their first."""
+    turns: Turns[Group] = Turns(usage, TOTALS, lambda group: ((GPU, group[2]),))
+    for group in groups:
+        turns.put(QueueName(group[1]), order_key(group_key(group[0]), group[3], group[4], False), group)
+    found: list[str] = []
+    for group in turns:
+        name, queue, gpus, priority, arrival = group
+        found.append(name)
+        usage.charge(group_key(queue), None, ((GPU, gpus),), 1)
+        if name in stages:
+            turns.again(
+                QueueName(queue), order_key(group_key(name), priority, arrival, False, Stage(stages[name])), group
+            )
+    return found
+
+
+def test_another_turn_comes_at_its_place_in_the_queue_and_only_later() -> None:
+    groups = [g("a", arrival=1.0), g("b", arrival=2.0), g("high", priority=5), g("low", priority=-1)]
+    stages = {name: int(Stage.SURPLUS) for name in ("a", "high", "low")} | {"b": int(Stage.REPAIR)}
+    assert with_surplus(usage_of(), groups, stages) == ["high", "high", "a", "b", "a", "low", "low"]
+
+
+def test_another_turn_of_a_queue_s_last_group_is_not_lost_and_counts_for_whose_turn_is_next() -> None:
+    groups = [g("a", "a", 4), g("b0", "b"), g("b1", "b")]
+    queues = usage_of(make_queue("a"), make_queue("b"))
+    assert with_surplus(queues, groups, {"a": int(Stage.SURPLUS)}) == ["a", "b0", "b1", "a"]
+
+
+def test_there_is_no_other_turn_in_a_queue_that_admits_nothing() -> None:
+    assert with_surplus(usage_of(make_queue("shut", closed=True)), [g("a", "shut")], {"a": 2}) == ["a"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.booleans()), max_size=8))
+def test_turns_come_in_order_also_those_that_are_asked_for_meanwhile(given_: list[tuple[int, int, bool]]) -> None:
+    groups = [g(f"g{n}", priority=priority, arrival=float(at)) for n, (priority, at, _) in enumerate(given_)]
+    surplus = {f"g{n}" for n, (_, _, more) in enumerate(given_) if more}
+    want = [(order_key(group_key(name), p, at, False), name) for name, _, _, p, at in groups]
+    want += [
+        (order_key(group_key(name), p, at, False, Stage.SURPLUS), name)
+        for name, _, _, p, at in groups
+        if name in surplus
+    ]
+    found = with_surplus(usage_of(), groups, dict.fromkeys(surplus, int(Stage.SURPLUS)))
+    assert found == [name for _, name in sorted(want)]
 
 
 def test_queues_take_turns_by_what_was_given_to_them() -> None:

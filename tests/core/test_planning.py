@@ -113,6 +113,55 @@ BLOCKED = {"gates": ("example.com/x",)}
             id="it has lost members: the replacements together",
         ),
         pytest.param(
+            [make_group("train", 3), pod("a", node="gpu-0"), pod("b", node="gpu-0")],
+            {},
+            Wish((expected(0),), fixed=2 * (NodeName("gpu-0"),), missing=missing(2, 3)),
+            id="it has lost a member and no replacement exists: that is expected",
+        ),
+        pytest.param(
+            [
+                *(make_group("train", 3), pod("a", node="gpu-0"), pod("b", node="gpu-0")),
+                make_pod("0", {GPU: 4}, group="train", task="big", node="gpu-0", terminating=True),
+            ],
+            {},
+            Wish((expected(0, "big", make_shape({GPU: 4})),), fixed=2 * (NodeName("gpu-0"),), missing=missing(2, 3)),
+            id="as the one that is lost",
+        ),
+        pytest.param(
+            [make_group("train", 2, {"ps": 1}), pod("ps0", "ps", phase="Failed"), pod("w0", "w", node="gpu-0")],
+            {},
+            Wish(
+                (expected(0, "ps"),),
+                fixed=(NodeName("gpu-0"),),
+                missing=missing(1, 2, ("task", "ps"), ("have", 0), ("minimum", 1)),
+            ),
+            id="of the task that is short",
+        ),
+        pytest.param(
+            [make_group("train", 2), pod("a", node="gpu-0", scheduler="other")],
+            {},
+            missing(1, 2),
+            id="what those of other schedulers are replaced by is not ours to say",
+        ),
+        pytest.param(
+            [make_group("train", 2), pod("a", phase="Failed"), pod("b", phase="Failed")],
+            {},
+            None,
+            id="nothing of it runs: nobody is expected",
+        ),
+        pytest.param(
+            [make_group("train", 2), pod("a", node="gpu-0", phase="Succeeded"), pod("b", node="gpu-0")],
+            {},
+            None,
+            id="who has succeeded is not missing",
+        ),
+        pytest.param(
+            [make_group("train", 2), pod("a", node="gpu-0"), pod("b", **BLOCKED)],
+            {},
+            missing(1, 2),
+            id="a replacement behind a gate of others: no other is expected",
+        ),
+        pytest.param(
             [make_group("train", 3, {"ps": 1, "w": 2}), pod("w0", "w"), pod("ps0", "ps")],
             {},
             Wish(
@@ -244,6 +293,50 @@ def test_a_wish_is_fulfilled(
         column = there.snapshot.columns.of(GPU)
         assert before[:, column].sum() - there.free[:, column].sum() == used
         assert (there.free >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "whole", "least", "placed"),
+    [
+        pytest.param([4], [2, 2], 0, {"m0", "m1"}, id="without a smaller start all of it"),
+        pytest.param([9], [2, 1, 1], 2, {"m0", "m1"}, id="the smallest start, though there is room for all"),
+        pytest.param([3], [2, 1, 1], 2, {"m0", "m1"}, id="or not"),
+        pytest.param([1], [2, 1], 1, None, id="not even that"),
+    ],
+)
+def test_a_group_begins_with(gpus: list[int], whole: list[int], least: int, placed: set[str] | None) -> None:
+    wanted, there = members(*whole), room(*gpus)
+    before = there.free.copy()
+    found = planning.begin(Wish(wanted, wanted[:least]), there, builders.make_allowance(there))
+    if placed is None:
+        assert isinstance(found, Refusal)
+        assert (there.free == before).all()
+    else:
+        assert isinstance(found, Plan)
+        assert ({m.slot.removeprefix("uid-") for m, _ in found.places}, found.left) == (placed, None)
+        used = sum(dict(m.shape.request).get(GPU, 0) for m, _ in found.places)
+        column = there.snapshot.columns.of(GPU)
+        assert before[:, column].sum() - there.free[:, column].sum() == used
+
+
+def test_a_group_begins_where_all_of_it_has_room() -> None:
+    """In the rack that fits best for its minimum there would be nothing for the rest of it."""
+    nodes = [gpu_node("tight", 2, {"rack": "a"}), gpu_node("wide", 4, {"rack": "b"})]
+    there = builders.make_room(*nodes, builders.make_topology("rack"))
+    wanted = members(1, 1, 1, 1)
+    wish = Wish(wanted, wanted[:2], required="rack")
+    found = planning.begin(wish, there, builders.make_allowance(there))
+    assert isinstance(found, Plan)
+    assert [node for _, node in found.places] == ["wide", "wide"]
+
+
+def test_what_a_group_begins_with_counts_against_its_queue() -> None:
+    there = room(8)
+    allowance = builders.make_allowance(there, builders.make_queue(capability=((GPU, 5),)), queue="research")
+    wanted = members(1, 1, 1, 1)
+    assert isinstance(planning.begin(Wish(wanted, wanted[:2]), there, allowance), Plan)
+    assert allowance.refusal([(ONE, 3)]) is None
+    assert allowance.refusal([(ONE, 4)]) is not None
 
 
 asked = st.lists(st.integers(1, 3), max_size=4)

@@ -117,6 +117,14 @@ def test_another_reason_is_said_when_the_queues_change() -> None:
     assert [s.refusal.reason for s in statements(engine.ticks(3)) if s.refusal] == [Reason.MEMBERS]
 
 
+def test_another_reason_is_said_when_the_namespace_names_another_queue() -> None:
+    said = make_group("train", 4, phase="Pending", stated_reason="WaitingForMembers")
+    engine = Driver(said)
+    assert statements(engine.ticks(12)) == []
+    engine.send(messages.NamespaceSeen("team", QueueName("none")))
+    assert [s.refusal.reason for s in statements(engine.ticks(3)) if s.refusal] == [Reason.QUEUE_NOT_FOUND]
+
+
 def test_objects_of_other_sources_are_their_controllers_to_write() -> None:
     engine = Driver(*(make_group("train", 4, source=source) for source in Source if source not in ("pod", "muster")))
     assert statements(engine.ticks(60)) == []

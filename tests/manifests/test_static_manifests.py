@@ -240,6 +240,63 @@ def test_every_binding_gives_a_role_that_exists_to_our_account_only() -> None:
     assert bound == (named - for_users) | stock
 
 
+# --- live answers ------------------------------------------------------------------------------------
+
+
+def answers(kind: str) -> Object:
+    """The object of this kind that manifests/answers adds."""
+    (found,) = [
+        obj for path in (MANIFESTS / "answers").glob("*.yaml") for obj in documents(path) if obj["kind"] == kind
+    ]
+    return found
+
+
+def test_the_api_of_answers_is_no_part_of_an_installation_and_its_port_waits_for_a_certificate() -> None:
+    assert not {"APIService", "Service"} & {obj["kind"] for obj in objects(MANIFESTS)}
+    (volume,) = [one for one in pod_spec()["volumes"] if one["name"] == "answers"]
+    assert volume["secret"] == {"secretName": "muster-answers-tls", "optional": True}
+    (mount,) = [one for one in container("extender")["volumeMounts"] if one["name"] == "answers"]
+    assert mount["readOnly"] is True
+    assert flags("extender")["answers-cert"] == f"{mount['mountPath']}/tls.crt"
+    assert flags("extender")["answers-key"] == f"{mount['mountPath']}/tls.key"
+
+
+def test_the_api_service_reaches_the_extender_and_checks_its_certificate() -> None:
+    registered, service = answers("APIService"), answers("Service")
+    spec, (port,) = registered["spec"], service["spec"]["ports"]
+    assert "insecureSkipTLSVerify" not in spec
+    assert spec["caBundle"] == "CA_BUNDLE"
+    assert registered["metadata"]["name"] == f"{spec['version']}.{spec['group']}" == "v1alpha1.visibility.muster.dev"
+    assert registered["metadata"]["labels"] == {"app.kubernetes.io/part-of": "muster"}
+    assert spec["service"] == {"port": port["port"], **{key: service["metadata"][key] for key in ("name", "namespace")}}
+    assert spec["groupPriorityMinimum"] < 1000
+    assert service["spec"]["selector"] == of_kind("Deployment")[0]["spec"]["selector"]["matchLabels"]
+    (listens,) = container("extender")["ports"]
+    assert (listens["name"], str(listens["containerPort"])) == (
+        port["targetPort"],
+        flags("extender")["answers-listen"].rpartition(":")[2],
+    )
+
+
+def test_readers_may_read_answers_only_and_our_account_gets_the_one_right_to_ask_about_them() -> None:
+    roles = {obj["metadata"]["name"]: obj for obj in documents(MANIFESTS / "answers" / "rbac.yaml")[:2]}
+    (reading,) = roles["muster-answers-view"]["rules"]
+    assert reading == {
+        "apiGroups": ["visibility.muster.dev"],
+        "resources": ["workloads", "queues"],
+        "verbs": ["get", "list"],
+    }
+    (asking,) = roles["muster-answers"]["rules"]
+    assert asking == {
+        "apiGroups": ["authorization.k8s.io"],
+        "resources": ["subjectaccessreviews"],
+        "verbs": ["create"],
+    }
+    binding = answers("ClusterRoleBinding")
+    assert binding["roleRef"]["name"] == "muster-answers"
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "muster", "namespace": "muster-system"}]
+
+
 # --- policies and definitions ------------------------------------------------------------------------
 
 
@@ -367,6 +424,21 @@ def test_the_uninstall_command_is_plain_sh() -> None:
     assert script.read_text().startswith("#!/bin/sh\n")
     subprocess.run(["sh", "-n", str(script)], check=True)
     assert script.stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize("arguments", [[], ["only-one"], ["a", "b", "c", "d"], ["/not/there.crt", "/not/there.key"]])
+def test_the_command_for_answers_refuses_what_it_cannot_use_and_touches_nothing(arguments: list[str]) -> None:
+    script = MANIFESTS / "answers" / "install.sh"
+    subprocess.run(["sh", "-n", str(script)], check=True)
+    done = subprocess.run(
+        [str(script), *arguments],
+        env={"KUBECTL": "false", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "usage:" in done.stderr or "/not/there.crt" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["--purge", "now"]])

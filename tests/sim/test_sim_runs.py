@@ -22,10 +22,12 @@ HOLD = {
     "api": {"TR-032"},
     "malformed": {"TR-035"},
     "elastic": {"TR-007"},
-    "queue": {"TR-008", "TR-009", "TR-012", "TR-013"},
-    "drf": {"TR-015"},
+    "queue": {"TR-008", "TR-009", "TR-011", "TR-012", "TR-013"},
+    "drf": {"TR-015", "TR-020"},
+    "preemption": {"TR-017", "TR-018"},
+    "topology": {"TR-023", "TR-025", "TR-026"},
+    "mig": {"TR-030"},
     "explain": {"TR-034"},
-    "topology": {"TR-023", "TR-026"},
     "vgpu": {"TR-027", "TR-029"},
 }
 

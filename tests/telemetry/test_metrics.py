@@ -54,6 +54,16 @@ def test_verbs_are_told_apart_by_outcome_in_buckets_from_a_tenth_of_a_millisecon
     assert told['muster_extender_verb_seconds_count{outcome="refused",verb="filter"}'] == 1
 
 
+def test_answers_are_counted_by_what_was_asked_for_and_the_code_and_nothing_that_readers_send(extender):
+    extender.answer("workloads", 200, 0.001)
+    extender.answer("workloads", 403, 0.001)
+    extender.answer("../etc", 418, 0.001)
+    told = series(extender)
+    count = 'muster_extender_answer_seconds_count{{code="{}",resource="{}"}}'
+    assert told[count.format(200, "workloads")] == told[count.format(403, "workloads")] == 1
+    assert told[count.format("other", "other")] == 1
+
+
 def test_filter_calls_that_awaited_a_cycle_are_a_histogram_of_their_own(extender):
     extender.filter_awaited(0.02)
     told = series(extender)

@@ -1,0 +1,231 @@
+"""Who may be evicted for a group that waits, and what bars the others.
+
+Takes the world, what queues use, and the evictions that are under way; gives groups with what of each may go, and the
+terms on which one queue takes from another. Must not choose among them.
+
+Preemption: in the group's own queue, work of lower priority. Reclaim: from another queue what that one borrowed, while
+the group's side stays inside what it owns. Which side that is, the queue tree says: both queues have a lowest queue
+above them in common, and the sides are what stands below it, on every level. For each resource that the group's side
+owns and the group asks for, every level of the other side must use more than it owns. A queue owns what it deserves or
+is guaranteed; against a claim that is guaranteed, it owns only what is guaranteed to it. A weight owns nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from extender.core.budgets import Disruptions
+from extender.core.firm import Firm
+from extender.core.ids import GroupKey, QueueName, TaskName
+from extender.core.membership import STARTED, Standing, standing
+from extender.core.model import Pod
+from extender.core.quota import Sums
+from extender.core.reasons import Detail, Refusal
+from extender.core.usage import Usage
+from extender.core.wholes import Wholes
+from extender.core.world import World
+
+_NOTHING: Mapping[str, int] = {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holder:
+    """A group that holds room: its pods that stay as far as is known, and how many of them may go, as it is itself."""
+
+    key: GroupKey
+    #: as people know it: of a lone pod the pod's name
+    name: str
+    queue: QueueName
+    priority: int
+    pods: tuple[Pod, ...]
+    #: how many may go singly, in all and of each task that has a minimum of its own
+    spare: int
+    spare_of: Mapping[TaskName, int]
+    #: whether all may go together, so that nobody stays
+    whole: bool
+    #: what protects all of it; () when nothing does
+    bar: Detail
+    #: it is protected no longer than until then
+    until: float
+    #: when it last saved its work, as it says
+    checkpoint: float | None
+
+
+class Holders:
+    """The groups that hold room, by queue, as they are in one round."""
+
+    def __init__(
+        self,
+        world: World,
+        wholes: Wholes,
+        disruptions: Disruptions,
+        firm: Firm,
+        starting: Callable[[GroupKey], bool],
+        now: float,
+    ) -> None:
+        self._world = world
+        self._wholes = wholes
+        self._disruptions = disruptions
+        self._firm = firm
+        self._starting = starting
+        self._now = now
+        self._of: dict[QueueName, list[Holder]] = {}
+        self._holders: dict[GroupKey, Holder | None] = {}
+        self._keys: dict[QueueName, list[GroupKey]] | None = None
+
+    def of(self, queue: QueueName) -> list[Holder]:
+        """The groups of a queue that have pods on nodes."""
+        found = self._of.get(queue)
+        if found is None:
+            found = self._of[queue] = []
+            for key in self.keys().get(queue, ()):
+                if key not in self._holders:
+                    self._holders[key] = self._holder(key, queue)
+                holder = self._holders[key]
+                if holder is not None:
+                    found.append(holder)
+        return found
+
+    def keys(self) -> Mapping[QueueName, list[GroupKey]]:
+        """By queue, the groups of which something is on nodes."""
+        if self._keys is None:
+            self._keys = {}
+            for key, tally in self._world.tallies.items():
+                if tally.count(Standing.BOUND):
+                    self._keys.setdefault(self._world.queue_of(key), []).append(key)
+        return self._keys
+
+    def forget(self, key: GroupKey) -> None:
+        """Members of the group are to be evicted."""
+        self._holders.pop(key, None)
+        self._of.pop(self._world.queue_of(key), None)
+
+    def _holder(self, key: GroupKey, queue: QueueName) -> Holder | None:
+        if self._wholes.going(key):
+            return None
+        world, asked = self._world, self._wholes.asked
+        bound = [pod for pod in world.members[key].values() if standing(pod) is Standing.BOUND]
+        staying = tuple(pod for pod in bound if pod.ours and pod.uid not in asked)
+        if not staying:
+            return None
+        # the API server refuses to evict a pod under two budgets
+        loose = tuple(pod for pod in staying if len(self._disruptions.of(pod)) < 2)
+        spare, spare_of = self._spare(key, Counter(pod.task for pod in bound if pod.uid in asked))
+        bar, until = self._bar(key, queue, staying)
+        return Holder(
+            key=key,
+            name=staying[0].name if key.lone else key.name,
+            queue=queue,
+            priority=world.priority(key),
+            pods=loose or staying,
+            spare=spare,
+            spare_of=spare_of,
+            whole=all(pod.ours for pod in bound) and loose == staying and not self._starting(key),
+            bar=bar,
+            until=until,
+            checkpoint=max((p.checkpoint for p in staying if p.checkpoint is not None), default=None),
+        )
+
+    def _spare(self, key: GroupKey, going: Counter[TaskName]) -> tuple[int, Mapping[TaskName, int]]:
+        need, tally = self._world.need(key), self._world.tallies[key]
+        if key.lone or isinstance(need, Refusal):
+            return 0, {}
+        spare_of = {task: tally.count(*STARTED, task=task) - going[task] - least for task, least in need.tasks}
+        if any(number < 0 for number in spare_of.values()):
+            return 0, {}
+        return max(0, tally.count(*STARTED) - going.total() - need.min_member), spare_of
+
+    def _bar(self, key: GroupKey, queue: QueueName, pods: tuple[Pod, ...]) -> tuple[Detail, float]:
+        name = pods[0].name if key.lone else key.name
+        if not self._firm.preemptible(key):
+            return (("not preemptible", name),), float("inf")
+        budgets = [self._disruptions.of(pod) for pod in pods]
+        if all(len(over) > 1 for over in budgets):
+            return tuple(("budget", budget.name) for over in budgets for budget in over), float("inf")
+        least = self._world.queues[queue].min_runtime if queue in self._world.queues else 0
+        oldest = min(pod.bound_at or 0.0 for pod in pods)
+        if least and self._now < oldest + least:
+            return (("runs too shortly", name),), oldest + least
+        return (), 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Terms:
+    """On what terms one queue takes from another: levels of both sides, lowest first.
+
+    `mine`: by level and resource, how much the group's side may use; `theirs`: how much the other keeps in any case.
+    """
+
+    mine: tuple[tuple[QueueName, Mapping[str, int]], ...]
+    theirs: tuple[tuple[QueueName, Mapping[str, int]], ...]
+    resources: frozenset[str]
+    guaranteed: bool
+
+
+def terms(usage: Usage, queue: QueueName, victim: QueueName, asked: Sums) -> Terms | None:
+    """The terms for a group of `queue` that asks for so much; None when nothing is owed to it by `victim`'s side."""
+    mine, theirs = _sides(usage, queue, victim)
+    if not mine or not theirs:
+        return None
+    owned = [(name, _owned(usage, name)) for name in mine]
+    resources = {resource for _, own in owned for resource in own if asked.get(resource)}
+    if not resources or not fits_inside(usage, owned, asked, {}):
+        return None
+    kept = {resource for resource in resources if _guaranteed(usage, mine, resource, asked[resource])}
+    floors = []
+    for name in theirs:
+        own, least = _owned(usage, name), usage.grants.kept.get(name, _NOTHING)
+        floors.append((name, {r: (least if r in kept else own).get(r, 0) for r in resources}))
+    return Terms(tuple(owned), tuple(floors), frozenset(resources), kept == resources)
+
+
+def fits_inside(
+    usage: Usage, levels: Iterable[tuple[QueueName, Mapping[str, int]]], asked: Mapping[str, int], gone: Sums
+) -> bool:
+    """True when each level would use no more than so much of what is asked for. `gone` is taken off first."""
+    for name, own in levels:
+        used = usage.of(name)
+        for resource, most in own.items():
+            amount = asked.get(resource, 0)
+            if amount and used.get(resource, 0) - gone.get(resource, 0) + amount > most:
+                return False
+    return True
+
+
+def above(usage: Usage, levels: Iterable[tuple[QueueName, Mapping[str, int]]], request: Iterable[str]) -> bool:
+    """True when each level uses more than its floor of one of these resources."""
+    there = [(usage.of(name), floors) for name, floors in levels]
+    return any(
+        all(resource in floors and used.get(resource, 0) > floors[resource] for used, floors in there)
+        for resource in request
+    )
+
+
+def lenders(usage: Usage, queue: QueueName, victim: QueueName) -> QueueName | None:
+    """The first queue on the other side that does not let what it borrowed be taken back; None when all do."""
+    for name in _sides(usage, queue, victim)[1]:
+        at = usage.tree.at(name)
+        if at is not None and not at.queue.reclaimable:
+            return name
+    return None
+
+
+def _sides(usage: Usage, queue: QueueName, victim: QueueName) -> tuple[tuple[QueueName, ...], tuple[QueueName, ...]]:
+    """The queues from each of the two up to below the lowest that stands above both."""
+    mine, theirs = usage.tree.path(queue), usage.tree.path(victim)
+    common = set(mine) & set(theirs)
+    return tuple(n for n in mine if n not in common), tuple(n for n in theirs if n not in common)
+
+
+def _owned(usage: Usage, name: QueueName) -> Mapping[str, int]:
+    at = usage.tree.at(name)
+    return _NOTHING if at is None else at.owned
+
+
+def _guaranteed(usage: Usage, levels: Iterable[QueueName], resource: str, amount: int) -> bool:
+    kept = [(name, usage.grants.kept.get(name, _NOTHING).get(resource, 0)) for name in levels]
+    return any(most for _, most in kept) and all(
+        usage.of(name).get(resource, 0) + amount <= most for name, most in kept if most
+    )

@@ -1,0 +1,310 @@
+"""The live answers as objects of the API group `visibility.muster.dev`, their tables and its discovery.
+
+Takes values of core.answers and times in seconds, gives JSON data; must not decide who may read them. A group is
+named `<source>:<name>` (`muster:train`, `native:train`, `pod:web-0`): in one namespace the same name may stand for
+a group of each kind, and for a pod.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from extender.core import explain
+from extender.core.answers import QueueState, Waiter, Workload
+from extender.core.ids import Source
+from extender.core.reasons import Detail, Refusal
+from extender.wire.fields import seconds_of
+from extender.wire.queues import encode_amounts
+
+GROUP, VERSION = "visibility.muster.dev", "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+Object = dict[str, Any]
+_META = "meta.k8s.io/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource of the group, with the columns of its table: name, type, and what it shows."""
+
+    plural: str
+    kind: str
+    short: tuple[str, ...]
+    namespaced: bool
+    columns: tuple[tuple[str, str, str], ...]
+
+
+WORKLOADS = Resource(
+    "workloads",
+    "Workload",
+    ("mwl",),
+    True,
+    (
+        ("Name", "string", "The kind of group, and its name."),
+        ("Phase", "string", "Pending, Running or Ended."),
+        ("Reason", "string", "Why something of it waits."),
+        ("Queue", "string", "The queue that it is in."),
+        ("Position", "string", "Its place among those that wait in the queue."),
+        ("Bound", "string", "Members bound or succeeded, of the minimum."),
+        ("Since", "string", "For how long it has waited for that reason."),
+    ),
+)
+QUEUES = Resource(
+    "queues",
+    "Queue",
+    (),
+    False,
+    (
+        ("Name", "string", "The queue."),
+        ("State", "string", "Open, Closing or Closed."),
+        ("Share", "string", "The largest part of its fair share that it uses."),
+        ("Pending", "integer", "Groups that wait in it."),
+        ("First", "string", "The group that is next."),
+        ("Reason", "string", "Why that one waits."),
+    ),
+)
+RESOURCES = (WORKLOADS, QUEUES)
+
+#: words of the names; what is not in it names no group
+_SOURCES: Mapping[str, Source] = {source.value: source for source in Source}
+
+
+# --- names and pages ---------------------------------------------------------------------------------
+
+
+def name_of(source: Source, name: str) -> str:
+    """The name of a group."""
+    return f"{source.value}:{name}"
+
+
+def parse_name(text: str) -> tuple[Source, str] | None:
+    """Source and name that a name stands for; None when it cannot be one."""
+    word, colon, name = text.partition(":")
+    source = _SOURCES.get(word)
+    return None if source is None or not (colon and name) else (source, name)
+
+
+def encode_continue(namespace: str, name: str) -> str:
+    """A token that says behind which object a list goes on."""
+    return base64.urlsafe_b64encode(orjson.dumps([namespace, name])).decode()
+
+
+def decode_continue(token: str) -> tuple[str, str] | None:
+    """Namespace and name that a token holds; None when it is none of ours."""
+    try:
+        content = orjson.loads(base64.b64decode(token, altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError):  # JSON's and ASCII's errors are ValueErrors
+        return None
+    match content:
+        case [str(namespace), str(name)]:
+            return namespace, name
+    return None
+
+
+# --- objects -----------------------------------------------------------------------------------------
+
+
+def workload(answer: Workload, now: float) -> Object:
+    """One group as an object."""
+    members, nodes = answer.members, sum(number for _, number in answer.nodes)
+    status: Object = {
+        "phase": answer.phase,
+        **_why(answer.refusal),
+        "queue": answer.queue,
+        "members": {
+            "have": members.have,
+            "minimum": members.minimum,
+            "planned": members.planned,
+            "bound": members.bound,
+            "succeeded": members.succeeded,
+            "failed": members.failed,
+        },
+        "plannedNodes": [{"name": name, "members": number} for name, number in answer.nodes],
+        "observedAt": _micro_time(now),
+    }
+    if answer.since is not None:
+        status["since"] = _time(answer.since)
+    if answer.position is not None:
+        status["position"] = answer.position
+    if nodes < members.planned:
+        status["plannedElsewhere"] = members.planned - nodes
+    meta: Object = {"name": name_of(answer.key.source, answer.name), "namespace": answer.key.namespace}
+    if answer.uid:
+        meta["uid"] = answer.uid
+    meta["creationTimestamp"] = _time(answer.created) if answer.created else None
+    return {"apiVersion": API_VERSION, "kind": WORKLOADS.kind, "metadata": meta, "status": status}
+
+
+def queue(answer: QueueState, now: float) -> Object:
+    """One queue as an object."""
+    status: Object = {
+        "state": answer.status.state,
+        "allocated": encode_amounts(answer.status.allocated),
+        "fairShare": encode_amounts(answer.share),
+        "share": answer.status.share,
+        "pending": answer.status.pending,
+        "waiting": [_waiter(one) for one in answer.waiting],
+        "observedAt": _micro_time(now),
+    }
+    if answer.parent is not None:
+        status["parent"] = answer.parent
+    meta: Object = {"name": answer.name, "creationTimestamp": None}
+    return {"apiVersion": API_VERSION, "kind": QUEUES.kind, "metadata": meta, "status": status}
+
+
+def _waiter(one: Waiter) -> Object:
+    return {
+        "position": one.position,
+        "namespace": one.namespace,
+        "name": name_of(one.source, one.name),
+        "reason": one.refusal.reason.value,
+        "since": _time(one.since),
+    }
+
+
+def _why(refusal: Refusal | None) -> Object:
+    if refusal is None:
+        return {}
+    return {
+        "reason": refusal.reason.value,
+        "reasonKind": refusal.kind.value,
+        "message": explain.sentence(refusal),
+        "detail": _detail(refusal.detail),
+    }
+
+
+def _detail(detail: Detail) -> list[Object]:
+    """A name may come more than once, so this is a list."""
+    return [{"name": name, "value": value} for name, value in detail]
+
+
+def listed(resource: Resource, items: Sequence[Object], more: Object) -> Object:
+    """A list of objects; `more` is its metadata."""
+    return {"apiVersion": API_VERSION, "kind": f"{resource.kind}List", "metadata": more, "items": items}
+
+
+# --- tables ------------------------------------------------------------------------------------------
+
+
+def table(resource: Resource, items: Iterable[Object], more: Object, include: str, now: float) -> Object:
+    """Objects as kubectl shows them. `include` says what of each goes along: None, Metadata or Object."""
+    cells = {"Workload": _workload_cells, "Queue": _queue_cells}[resource.kind]
+    return {
+        "apiVersion": _META,
+        "kind": "Table",
+        "metadata": more,
+        "columnDefinitions": [
+            {"name": name, "type": kind, "format": "name" if name == "Name" else "", "description": text, "priority": 0}
+            for name, kind, text in resource.columns
+        ],
+        "rows": [{"cells": cells(item, now), "object": _along(item, include)} for item in items],
+    }
+
+
+def _along(item: Object, include: str) -> Object | None:
+    if include == "None":
+        return None
+    if include == "Object":
+        return item
+    return {"apiVersion": _META, "kind": "PartialObjectMetadata", "metadata": item["metadata"]}
+
+
+def _workload_cells(item: Object, now: float) -> list[Any]:
+    status = item["status"]
+    members, minimum = status["members"], status["members"]["minimum"]
+    return [
+        item["metadata"]["name"],
+        status["phase"],
+        status.get("reason", ""),
+        status["queue"],
+        str(status.get("position", "")),
+        f"{members['bound'] + members['succeeded']}/{'?' if minimum is None else minimum}",
+        _age(now - (seconds_of(status["since"]) or now)) if "since" in status else "",
+    ]
+
+
+def _queue_cells(item: Object, _now: float) -> list[Any]:
+    status = item["status"]
+    first = status["waiting"][0] if status["waiting"] else {"namespace": "", "name": "", "reason": ""}
+    where = f"{first['namespace']}/{first['name']}" if first["name"] else ""
+    name, state = item["metadata"]["name"], status["state"]
+    return [name, state, status["share"], status["pending"], where, first["reason"]]
+
+
+def _age(seconds: float) -> str:
+    """A duration in its two largest units: `5s`, `3m20s`, `2d4h`."""
+    left, parts = max(0, int(seconds)), []
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        number, left = divmod(left, size)
+        parts.append((number, unit))
+    while len(parts) > 1 and not parts[0][0]:
+        del parts[0]
+    shown = [one for one in parts[:2] if one[0]] or parts[:1]
+    return "".join(f"{number}{unit}" for number, unit in shown)
+
+
+# --- discovery ---------------------------------------------------------------------------------------
+
+
+def group_list() -> Object:
+    """GET /apis."""
+    return {"apiVersion": "v1", "kind": "APIGroupList", "groups": [_group()]}
+
+
+def group() -> Object:
+    """GET /apis/visibility.muster.dev."""
+    return {"apiVersion": "v1", "kind": "APIGroup", **_group()}
+
+
+def _group() -> Object:
+    version = {"groupVersion": API_VERSION, "version": VERSION}
+    return {"name": GROUP, "versions": [version], "preferredVersion": version}
+
+
+def resource_list() -> Object:
+    """GET /apis/visibility.muster.dev/v1alpha1."""
+    return {
+        "apiVersion": "v1",
+        "kind": "APIResourceList",
+        "groupVersion": API_VERSION,
+        "resources": [
+            {
+                "name": one.plural,
+                "singularName": one.kind.lower(),
+                "shortNames": one.short,
+                "namespaced": one.namespaced,
+                "kind": one.kind,
+                "verbs": ["get", "list"],
+            }
+            for one in RESOURCES
+        ],
+    }
+
+
+def openapi() -> Object:
+    """GET /openapi/v2: nothing is described, but an API server that finds none goes on looking, and logs it."""
+    return {"swagger": "2.0", "info": {"title": "Muster: live answers", "version": VERSION}, "paths": {}}
+
+
+def status_object(code: int, reason: str, message: str, details: Object | None = None) -> Object:
+    """A refusal as API servers tell it."""
+    told: Object = {"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure"}
+    return told | {"message": message, "reason": reason, "code": code} | ({"details": details} if details else {})
+
+
+def _time(seconds: float) -> str:
+    return f"{_utc(seconds):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _micro_time(seconds: float) -> str:
+    return f"{_utc(seconds):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def _utc(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
