@@ -1,18 +1,21 @@
-"""What a watch has shown of the pods of one namespace: on which nodes each was ever bound.
+"""What a watch has shown of the pods of one namespace: on which nodes each was ever bound, why it was evicted.
 
-Takes API access and a namespace; gives the nodes of each uid in the order seen, complete once `settle` has returned.
+Takes API access and a namespace; gives what each uid showed in the order seen, complete once `settle` has returned.
 Reads by a thread with its own connections, resumes when the API server is restarted, and must not write.
 """
 
 from __future__ import annotations
 
 import http.client
+import json
 import threading
 from typing import Any
 
 from e2e import waiting
 from e2e.kube import ApiError, Kube
 
+#: the record that a pod bears when it is evicted
+RECORD = "muster.dev/evicted"
 WATCH_SECONDS = 5
 RETRY_SECONDS = 0.2
 GONE = 410
@@ -25,6 +28,8 @@ class History:
         self._kube = Kube(kube.kubeconfig)
         self._namespace = namespace
         self._nodes: dict[str, list[str]] = {}
+        self._records: dict[str, list[str | None]] = {}
+        self._story: dict[tuple[str, str], None] = {}
         self._names: dict[str, str] = {}
         self._newest: dict[str, str] = {}
         self._since = ""
@@ -68,6 +73,20 @@ class History:
         self.settle(kube)
         return [name for name, nodes in self.nodes().items() if nodes]
 
+    def records(self, kube: Kube) -> dict[str, list[dict[str, Any] | None]]:
+        """By uid the records of its eviction that a pod bore; None where one was taken back."""
+        self.settle(kube)
+        return {uid: [text and json.loads(text) for text in texts] for uid, texts in list(self._records.items())}
+
+    def story(self, kube: Kube) -> list[tuple[str, str]]:
+        """Which pod (its name) came to which stage, each for the first time, in the order seen.
+
+        The stages: `bound`, `recorded` (bears the record of its eviction), `target` (the API server has marked it as
+        about to be disrupted), `leaving` (is being deleted), `gone`.
+        """
+        self.settle(kube)
+        return list(self._story)
+
     def _read(self) -> None:
         while not self._ended.is_set():
             try:
@@ -92,13 +111,31 @@ class History:
                 self._since = ""
                 return
             self._since = event["object"]["metadata"]["resourceVersion"]
-            self._note(event["object"])
+            self._note(event["object"], gone=event["type"] == "DELETED")
 
-    def _note(self, pod: dict[str, Any]) -> None:
+    def _note(self, pod: dict[str, Any], gone: bool = False) -> None:
         uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName") or ""
         seen = self._nodes.setdefault(uid, [])
+        for stage in _stages(pod, gone):
+            self._story.setdefault((pod["metadata"]["name"], stage))
+        records, record = self._records.get(uid, []), (pod["metadata"].get("annotations") or {}).get(RECORD)
+        if record != (records[-1] if records else None):
+            self._records[uid] = [*records, record]
         # A pod that has no node any more would show as "" after a node.
         if node != (seen[-1] if seen else ""):
             seen.append(node)
         self._names[uid] = pod["metadata"]["name"]
         self._newest[uid] = pod["metadata"]["resourceVersion"]
+
+
+def _stages(pod: dict[str, Any], gone: bool) -> list[str]:
+    """The stages at which a pod is, in the order in which it comes to them."""
+    conditions = pod.get("status", {}).get("conditions") or []
+    at = {
+        "bound": bool(pod["spec"].get("nodeName")),
+        "recorded": RECORD in (pod["metadata"].get("annotations") or {}),
+        "target": any(one["type"] == "DisruptionTarget" and one["status"] == "True" for one in conditions),
+        "leaving": "deletionTimestamp" in pod["metadata"],
+        "gone": gone,
+    }
+    return [stage for stage, reached in at.items() if reached]

@@ -133,6 +133,16 @@ def queue(name: str, **spec: Any) -> Object:
     return {"apiVersion": "muster.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
 
 
+def budget(name: str, namespace: str, labels: Mapping[str, str], **spec: Any) -> Object:
+    """A disruption budget of the pods that bear these labels; `spec` has minAvailable or maxUnavailable."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"selector": {"matchLabels": dict(labels)}, **spec},
+    }
+
+
 def topology(name: str, levels: list[str]) -> Object:
     """One of our topologies: node labels from broad to narrow."""
     spec = {"levels": levels}

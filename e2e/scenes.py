@@ -6,7 +6,8 @@ decide what is right: it asks, the tests judge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from e2e import kube, objects, waiting
@@ -188,6 +189,21 @@ class Scene:
             "no reservation is unaccounted for",
             until=lambda difference: difference == 0,
         )
+
+
+@contextlib.contextmanager
+def priority_classes(api: kube.Kube, **values: int) -> Iterator[None]:
+    """Priority classes of a test; cluster-scoped, so they go with it."""
+    try:
+        for name, value in values.items():
+            meta = {"name": name}
+            api.create(
+                {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta, "value": value}
+            )
+        yield
+    finally:
+        for name in values:
+            api.delete("priorityclasses.scheduling.k8s.io", name)
 
 
 def uids(pods: Iterable[Object]) -> set[str]:

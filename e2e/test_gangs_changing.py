@@ -6,7 +6,6 @@ the fourth is expected.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from e2e import kube, objects, waiting
 from e2e.cluster.muster import Replica
-from e2e.scenes import ANSWERED_WITHIN, EXPECTED, SOON, Scene, uids
+from e2e.scenes import ANSWERED_WITHIN, EXPECTED, SOON, Scene, priority_classes, uids
 
 MakeNodes = Callable[..., list[str]]
 SOURCES = ["muster", "native", "scheduler-plugins", "volcano"]
@@ -127,21 +126,6 @@ def test_a_minimum_lowered_while_its_members_are_held_lets_them_start(scene: Sce
 
 
 # -- members that disagree
-
-
-@contextlib.contextmanager
-def priority_classes(api: kube.Kube, **values: int) -> Iterator[None]:
-    """Priority classes of a test; cluster-scoped, so they go with it."""
-    try:
-        for name, value in values.items():
-            meta = {"name": name}
-            api.create(
-                {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta, "value": value}
-            )
-        yield
-    finally:
-        for name in values:
-            api.delete("priorityclasses.scheduling.k8s.io", name)
 
 
 def test_the_priority_of_a_group_is_that_of_its_lowest_member(scene: Scene, make_nodes: MakeNodes) -> None:

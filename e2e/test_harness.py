@@ -136,7 +136,8 @@ def test_a_pod_of_the_default_scheduler_runs_on_a_fake_node(
     kube: Kube, namespace: str, make_nodes: Callable[..., list[str]]
 ) -> None:
     (node,) = make_nodes(1, gpus=2, rack="r7")
-    kube.create(objects.pod("one", namespace, gpus=2, scheduler="default-scheduler"))
+    slow = {"terminationGracePeriodSeconds": 2}
+    kube.create(objects.pod("one", namespace, gpus=2, scheduler="default-scheduler", spec=slow))
     running = waiting.wait_for(
         lambda: kube.get("pods", "one", namespace),
         20,
@@ -148,6 +149,7 @@ def test_a_pod_of_the_default_scheduler_runs_on_a_fake_node(
     kube.create(objects.pod("two", namespace, gpus=1, scheduler="default-scheduler"))
     waiting.wait_for(lambda: kube.get("pods", "two", namespace)["status"].get("conditions"), 20, "it is refused")
     kube.evict("one", namespace)
+    assert "deletionTimestamp" in kube.get("pods", "one", namespace)["metadata"], "a pod uses up its grace"
     waiting.wait_for(lambda: objects.is_bound(kube.get("pods", "two", namespace)), 20, "the second takes the room")
 
 

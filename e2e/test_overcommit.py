@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from e2e import objects, scenes, starts, waiting
+from e2e import history, objects, scenes, starts, waiting
 from e2e.cluster.muster import Replica
 from e2e.kube import Kube
 
@@ -93,7 +93,9 @@ def wait_repaired(scene: scenes.Scene, before: set[str], number: int) -> dict[st
     )
 
 
-def test_our_pod_goes_and_starts_elsewhere(scene: scenes.Scene, make_nodes: Callable[..., list[str]]) -> None:
+def test_our_pod_goes_and_starts_elsewhere(
+    scene: scenes.Scene, seen: history.History, make_nodes: Callable[..., list[str]]
+) -> None:
     nodes = make_nodes(2, GPUS)
     node = race(scene, 1, lambda: owned(scene, "solo", 1))
     before = ours(scene)
@@ -109,6 +111,8 @@ def test_our_pod_goes_and_starts_elsewhere(scene: scenes.Scene, make_nodes: Call
     assert (event["reason"], event["involvedObject"]["uid"]) == ("Overcommitted", uid)
     assert node in event["message"]
     assert f"{scene.namespace}/theirs" in event["message"]
+    (record,) = seen.records(scene.kube)[uid]
+    assert (record["rule"], record["node"]) == ("Overcommitted", node)
 
 
 def test_a_gang_goes_whole_and_starts_anew_whole(scene: scenes.Scene, make_nodes: Callable[..., list[str]]) -> None:
@@ -140,26 +144,43 @@ def test_a_pod_that_nobody_would_replace_stays_and_is_told_of(
     assert scene.replica.metric("extender", OVERCOMMITTED, outlook="NothingMayGo") == 1
 
 
+#: budgets and how many pods each lets go; the status of the refused eviction
+BUDGETS: dict[str, tuple[dict[str, int], int]] = {
+    "one that lets nobody go": ({"never": 0}, 429),
+    # the API server can take no leave of two
+    "two that let everybody go": ({"always": 9, "always-too": 9}, 500),
+}
+
+
+@pytest.mark.parametrize(("budgets", "status"), BUDGETS.values(), ids=BUDGETS.keys())
 def test_a_disruption_budget_is_respected_and_asked_again(
-    scene: scenes.Scene, make_nodes: Callable[..., list[str]]
+    scene: scenes.Scene,
+    seen: history.History,
+    make_nodes: Callable[..., list[str]],
+    budgets: dict[str, int],
+    status: int,
 ) -> None:
     make_nodes(2, GPUS)
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "never", "namespace": scene.namespace},
-        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "solo"}}},
-    }
-    scene.kube.create(budget)
+    for name, unavailable in budgets.items():
+        scene.kube.create(objects.budget(name, scene.namespace, {"app": "solo"}, maxUnavailable=unavailable))
     race(scene, 1, lambda: owned(scene, "solo", 1))
     before = ours(scene)
     waiting.wait_for(
         lambda: [written.status for written in evictions(scene)],
         REPAIRED,
         "an eviction is refused",
-        until=lambda statuses: statuses == [429],
+        until=lambda statuses: statuses == [status],
     )
+    (uid,) = before
+    waiting.wait_for(lambda: seen.records(scene.kube).get(uid), 5, "the record is put there and taken back",
+                     until=lambda records: records and records[-1] is None)  # fmt: skip
     assert set(ours(scene)) == set(before)
-    scene.kube.delete("poddisruptionbudgets.policy", "never", scene.namespace)
+    for name in budgets:
+        scene.kube.delete("poddisruptionbudgets.policy", name, scene.namespace)
     wait_repaired(scene, set(before), 1)
-    assert [written.status for written in evictions(scene)] == [429, 201]
+    assert [written.status for written in evictions(scene)] == [status, 201]
+    assert [record and record["rule"] for record in seen.records(scene.kube)[uid]] == [
+        "Overcommitted",
+        None,
+        "Overcommitted",
+    ]

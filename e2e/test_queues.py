@@ -14,62 +14,12 @@ from e2e import kube as kube_module
 from e2e import objects, waiting
 from e2e.cluster import manifests
 from e2e.cluster.muster import Replica
+from e2e.queue_trees import Queues
 from e2e.scenes import SOON, Scene
 
 GPU = objects.GPU
 MakeNodes = Callable[..., list[str]]
 Object = dict[str, Any]
-
-
-class Queues:
-    """The queues of one test; names are given without the prefix that makes them the test's own."""
-
-    def __init__(self, api: kube_module.Kube, prefix: str) -> None:
-        self._kube = api
-        self._prefix = prefix
-        self._made: list[str] = []
-
-    def name(self, short: str) -> str:
-        """The full name."""
-        return f"{self._prefix}-{short}"
-
-    def make(self, short: str, parent: str = "", **spec: Any) -> str:
-        """Create a queue, below another one of this test."""
-        above = {"parent": self.name(parent)} if parent else {}
-        self._kube.create(objects.queue(self.name(short), **(above | spec)))
-        self._made.append(self.name(short))
-        return self.name(short)
-
-    def patch(self, short: str, **spec: Any) -> None:
-        """Change a queue."""
-        self._kube.patch("queues.muster.dev", self.name(short), {"spec": spec})
-
-    def status(self, short: str) -> Object:
-        """What the queue's object says."""
-        return self._kube.get("queues.muster.dev", self.name(short)).get("status") or {}
-
-    def condition(self, short: str, kind: str) -> Object:
-        """One condition of the queue."""
-        return next((one for one in self.status(short).get("conditions", []) if one["type"] == kind), {})
-
-    def wait_status(self, short: str, **fields: Any) -> None:
-        """Wait until the status has these fields; `gpus` stands for what is allocated of them."""
-
-        def told() -> Object:
-            status = self.status(short)
-            return status | {"gpus": int(status.get("allocated", {}).get(GPU, 0))}
-
-        waiting.wait_for(
-            told,
-            SOON,
-            f"queue {short} says {fields}",
-            until=lambda status: all(status.get(name) == value for name, value in fields.items()),
-        )
-
-    def delete(self) -> None:
-        """Delete all of them."""
-        for name in self._made:
-            self._kube.delete("queues.muster.dev", name)
 
 
 @pytest.fixture
@@ -286,12 +236,12 @@ def test_room_that_a_queue_is_owed_is_not_lent_on_piece_by_piece(
 ) -> None:
     make_nodes(1)
     a = queues.make("a", deserved=gpus(4))
-    b = queues.make("b")
+    b = queues.make("b", reclaimable=False)
     for number in range(8):
         scene.pod(f"b-{number}", queue=b)
     scene.wait_bound("b", 8)
     start(scene, "gang", 4, a)
-    scene.wait_says("gang", "InsufficientResources")
+    scene.wait_says("gang", "NoEligibleVictims")
     scene.group("next", 1, queue=b)
     scene.gang("next", 1)
     scene.delete("b-0", "b-1", "b-2")

@@ -11,9 +11,15 @@ import json
 import pathlib
 import sys
 
-from e2e.bench import bystanders, gangs, memory, progress, same_rate, shapes, store, systems
+from e2e.bench import bystanders, gangs, memory, progress, reclaim, same_rate, shapes, store, systems
 
-PARTS = {"gangs": gangs, "bystanders": bystanders, "same-rate": same_rate, "memory": memory}
+PARTS = {
+    "gangs": gangs,
+    "bystanders": bystanders,
+    "same-rate": same_rate,
+    "memory": memory,
+    "reclaim": reclaim,
+}
 RESULTS = pathlib.Path(__file__).parent / "results" / "latest.json"
 
 

@@ -1,4 +1,4 @@
-"""Pods of the default profile in Muster's own kube-scheduler process, with and without gated pods of ours waiting.
+"""Pods of the default profile while pods of ours wait: bound by Muster's own kube-scheduler process, and by another.
 
 Takes the arguments of the command; gives the result `bystanders`. Must not assert speed.
 """
@@ -14,31 +14,37 @@ from e2e.cluster import local, manifests
 
 SHAPE = shapes.Shape("512x1", 512, 1, gang=False)
 PROFILE = "default-scheduler"
-#: how many wait -> the ratio to none waiting that is wanted at most
-WANTED = {2000: 1.15}
-Step = tuple[str, int]
+NONE, GATED, STRAYS = crowd.Crowd(1, 0), crowd.Crowd(1, 10_000), crowd.Crowd(1, 500, gated=False)
+#: whose kube-scheduler process binds the bystanders
+OURS, THEIRS = "ours", "another"
+#: the ratio to none waiting that is wanted at most
+WANTED = {(OURS, GATED): 1.15, (THEIRS, GATED): 1.10, (OURS, STRAYS): 2.5, (THEIRS, STRAYS): 1.25}
+Step = tuple[str, crowd.Crowd]
+Runs = dict[tuple[str, crowd.Crowd], list[measure.Run]]
 
 
 def steps(told: argparse.Namespace) -> list[Step]:
-    """Every run to come, in order: part, pods that wait."""
-    return ratios.in_turn([("bystanders", number) for number in (0, *WANTED)], told.runs)
+    """Every crowd to come, in order: part, who waits; each is there for a run of both processes."""
+    return ratios.in_turn([("bystanders", some) for some in (NONE, GATED, STRAYS)], told.runs)
 
 
 def run(told: argparse.Namespace, done: progress.Progress) -> dict[str, Any]:
     """All runs on one control plane."""
-    runs: dict[int, list[measure.Run]] = {number: [] for number in (0, *WANTED)}
+    runs: Runs = {(process, some): [] for process in (OURS, THEIRS) for some in (NONE, GATED, STRAYS)}
     nodes = min(told.nodes)
     with plane.running(nodes) as cluster:
         rendered = manifests.Manifests.render(cluster)
         rendered.install(cluster)
         for number, step in enumerate(steps(told)):
-            one = _one(cluster, rendered, step[1], number)
-            runs[step[1]].append(one)
-            done.done(step, f"512 bystanders, {step[1]} pods wait: {one.total_s:.2f} s")
-    rows = [{"waiting": number} | report.figures(some) | {"cpu_s": report.cpu(some)} for number, some in runs.items()]
+            some = step[1]
+            with crowd.present(cluster.kube, some):
+                for process in (OURS, THEIRS):
+                    runs[process, some].append(_one(cluster, rendered, process, some, number))
+            told_of = ", ".join(f"{process} {runs[process, some][-1].total_s:.2f} s" for process in (OURS, THEIRS))
+            done.done(step, f"512 bystanders, {some}: {told_of}")
+    rows = [_key(*key) | report.figures(some) | {"cpu_s": report.cpu(some)} for key, some in runs.items()]
     to_none = [
-        {"waiting": number, "wanted": wanted} | report.paired(runs[number], runs[0])
-        for number, wanted in WANTED.items()
+        _key(*key) | {"wanted": wanted} | report.paired(runs[key], runs[key[0], NONE]) for key, wanted in WANTED.items()
     ]
     return {"bystanders": {"nodes": nodes, "pods": SHAPE.pods, "rows": rows, "ratios": to_none}}
 
@@ -46,19 +52,30 @@ def run(told: argparse.Namespace, done: progress.Progress) -> dict[str, Any]:
 def table(found: dict[str, Any]) -> str:
     """For people."""
     part = found["bystanders"]
-    labelled = [(f"{row['waiting']:6} waiting", row) for row in part["rows"]]
+    labelled = [(_label(row), row) for row in part["rows"]]
     to_none = [
-        f"{row['waiting']:6} waiting / none: {ratios.Ratio(**row['total'])}, at most {row['wanted']} wanted"
+        f"{_label(row)} / none: {ratios.Ratio(**row['total'])}, at most {row['wanted']} wanted"
         for row in part["ratios"]
     ]
-    title = f"{part['pods']} pods of the default profile in Muster's kube-scheduler process, {part['nodes']} nodes"
+    title = f"{part['pods']} pods of the default profile, beside pods of Muster that wait, {part['nodes']} nodes"
     return tables.part(title, labelled, to_none)
 
 
-def _one(cluster: local.LocalCluster, rendered: manifests.Manifests, number: int, index: int) -> measure.Run:
+def _key(process: str, some: crowd.Crowd) -> dict[str, Any]:
+    return {"process": process, "waiting": some.pods, "gated": some.gated}
+
+
+def _label(row: dict[str, Any]) -> str:
+    some = crowd.Crowd(1, row["waiting"], row["gated"])
+    return f"{'own' if row['process'] == OURS else 'other'} process, {some}"
+
+
+def _one(
+    cluster: local.LocalCluster, rendered: manifests.Manifests, process: str, some: crowd.Crowd, number: int
+) -> measure.Run:
     with contextlib.ExitStack() as stack:
-        some = crowd.Crowd(1, number)
-        stack.enter_context(crowd.present(cluster.kube, some))
-        replica = stack.enter_context(systems.replica(cluster, rendered, (PROFILE,)))
-        crowd.wait_known(cluster.kube, replica, some)
-        return measure.run(cluster.kube, SHAPE, shapes.PLAIN, f"b{index}-", systems.watched(cluster, replica))
+        ours = stack.enter_context(systems.replica(cluster, rendered, (PROFILE,) if process == OURS else ()))
+        at_work = [ours] if process == OURS else [stack.enter_context(systems.scheduler(cluster)), ours]
+        crowd.wait_known(cluster.kube, ours, some)
+        watched = systems.watched(cluster, *at_work)
+        return measure.run(cluster.kube, SHAPE, shapes.PLAIN, f"b{number}-{process}-", watched)

@@ -1,4 +1,4 @@
-"""Pods of ours that wait behind their gate, while others are measured.
+"""Pods of ours that wait, behind their gate or in sight of the scheduler (strays), while others are measured.
 
 Takes how many, in how many queues; gives them for the time of a block. Must not measure.
 """
@@ -26,6 +26,10 @@ class Crowd:
 
     queues: int
     pods_each: int
+    gated: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.pods} {'gated' if self.gated else 'strays'}" if self.pods else "none waiting"
 
     @property
     def pods(self) -> int:
@@ -38,7 +42,7 @@ class Crowd:
 
 
 def pod_objects(crowd: Crowd) -> list[shapes.Object]:
-    """Its pods. They bring their gate: the first of an open queue would come without one."""
+    """Its pods. They bring their gate, whether their queue is open or not."""
     gates = {"schedulingGates": [{"name": manifests.GATE}]}
     return [
         objects.pod(f"{queue}-{index}", NAMESPACE, GPUS, queue=queue, spec=gates)
@@ -71,7 +75,10 @@ def wait_known(api: kube.Kube, replica: muster.Replica, crowd: Crowd) -> None:
 async def _create(api: kube.Kube, crowd: Crowd) -> None:
     async with kube.AsyncKube(api, measure.CONNECTIONS) as many:
         await many.create_all([objects.queue(name) for name in crowd.queue_names()])
-        await many.create_all(pod_objects(crowd))
+        pods = await many.create_all(pod_objects(crowd))
+        if not crowd.gated:
+            ungated = {"spec": {"schedulingGates": None}}
+            await asyncio.gather(*(many.patch("pods", pod["metadata"]["name"], ungated, NAMESPACE) for pod in pods))
 
 
 async def _delete(api: kube.Kube, crowd: Crowd) -> None:

@@ -72,7 +72,7 @@ async def submit(api: kube.AsyncKube, work: Work, watched: observe.Watched) -> R
         await api.create_all(groups)
     before = _writes(api.kube)
     position = (await api.list("pods", shapes.NAMESPACE))["metadata"]["resourceVersion"]
-    watch = asyncio.create_task(_bindings(api, position, len(pods)))
+    watch = asyncio.create_task(_bindings(api, position, {pod["metadata"]["name"] for pod in pods}))
     try:
         meter = observe.Meter(watched)
         started = time.monotonic()
@@ -98,14 +98,15 @@ async def submit(api: kube.AsyncKube, work: Work, watched: observe.Watched) -> R
     )
 
 
-async def _bindings(api: kube.AsyncKube, position: str, wanted: int) -> dict[str, tuple[float, str]]:
-    """Pod name -> (when its binding was seen, node), until all are bound."""
+async def _bindings(api: kube.AsyncKube, position: str, wanted: set[str]) -> dict[str, tuple[float, str]]:
+    """Pod name -> (when its binding was seen, node), until all that are wanted are bound."""
     bound: dict[str, tuple[float, str]] = {}
     async for event in api.watch("pods", shapes.NAMESPACE, since=position):
         pod = event["object"]
-        if pod["spec"].get("nodeName"):
-            bound.setdefault(pod["metadata"]["name"], (time.monotonic(), pod["spec"]["nodeName"]))
-        if len(bound) >= wanted:
+        name = pod["metadata"]["name"]
+        if pod["spec"].get("nodeName") and name in wanted:
+            bound.setdefault(name, (time.monotonic(), pod["spec"]["nodeName"]))
+        if len(bound) >= len(wanted):
             break
     return bound
 

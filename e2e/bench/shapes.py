@@ -22,7 +22,8 @@ _CPU, _MEMORY = "4", "16Gi"
 class Shape:
     """So many groups of so many pods of `gpus` GPUs each. `launcher`: the first pod of a group has no GPU but more CPU.
 
-    `groups_last`: pods are created before their group's object. `gang` False: pods without any group.
+    `groups_last`: pods are created before their group's object. `gang` False: pods without any group. `queue` is named
+    to Muster alone.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Shape:
     gang: bool = True
     launcher: bool = False
     groups_last: bool = False
+    queue: str = "default"
 
     @property
     def pods(self) -> int:
@@ -77,7 +79,7 @@ def _pod(shape: Shape, system: str, group: str, index: int) -> Object:
         group=group if shape.gang and system != PLAIN else "",
         source="native" if system == NATIVE else "muster",
         # pods that come before their group bear no queue: they are gated until the group is known
-        queue="default" if system == MUSTER and not shape.groups_last else "",
+        queue=shape.queue if system == MUSTER and not shape.groups_last else "",
         task=("launcher" if launches else "worker") if shape.launcher else "",
         cpu="8" if launches else _CPU,
         memory=_MEMORY,

@@ -2,11 +2,12 @@
 
 Takes usage, the group's queue and the room; gives a refusal with its numbers, or None; must not place.
 
-Four rules (design section 9, invariant 3, and section 5, step 3). No queue on the path exceeds its capability.
-Work that nobody may evict stays inside what its queue owns.
+Five rules (design section 9, invariants 3 and 5, and section 5, steps 3 and 6). No queue on the path exceeds its
+capability. Work that nobody may evict stays inside what its queue owns.
 What others are guaranteed and do not use stays free: of the cluster, and below each queue within its capability;
 only who takes it out of a guarantee of its own need not look at that. And who borrows leaves the nodes on which a
-group waits that its queue owes what it asks for, unless there is enough for both.
+group waits that its queue owes what it asks for, unless there is enough for both. Who comes behind others leaves what
+is kept for them (`headroom`).
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import numpy as np
 
 from extender.core import fairshare
 from extender.core.claims import Claim, Claims
+from extender.core.headroom import FREE, Behind
 from extender.core.ids import GroupKey, QueueName
 from extender.core.matching import Mask
 from extender.core.model import Shape
 from extender.core.quota import Sums
 from extender.core.reasons import Reason, Refusal
-from extender.core.resources import Amounts, add
+from extender.core.resources import Amounts, Row, add
 from extender.core.snapshot import Room
 from extender.core.usage import Usage
 
@@ -48,6 +50,7 @@ class Allowance:
     claims: Claims = field(default_factory=Claims)
     #: for a group that nobody may evict: what all such work uses of each queue
     firm: Mapping[QueueName, Mapping[str, int]] | None = None
+    behind: Behind = FREE
     _taken: Sums = field(default_factory=dict)
     _limited: bool = field(init=False)
 
@@ -61,7 +64,7 @@ class Allowance:
 
     def aside(self, room: Room) -> Allowance:
         """The same for a plan that is only tried, in a room of its own."""
-        return Allowance(self.usage, self.queue, room, self.claims, self.firm, dict(self._taken))
+        return Allowance(self.usage, self.queue, room, self.claims, self.firm, self.behind.aside(), dict(self._taken))
 
     def refusal(self, pods: Iterable[tuple[Shape, int]]) -> Refusal | None:
         """Why these, so many of each shape, may not be taken together; None when they may."""
@@ -69,12 +72,14 @@ class Allowance:
             return None
         asked = _sum(pods)
         capped = over_capability(self.usage, self.queue, asked, self._taken)
-        return capped or self._borrowed(asked) or self._promised(asked)
+        return capped or self._borrowed(asked) or self._promised(asked) or self._kept(asked)
 
     def barred(self, pods: Iterable[tuple[Shape, int]]) -> Barred | None:
         """The nodes that these must leave to groups that wait there for what their queues own; None when none."""
         waiting = [
-            claim for queue, claim in self.claims if queue != self.queue and owns(self.usage, queue, claim.asked)
+            claim
+            for queue, claim in self.claims
+            if queue != self.queue and claim.key not in self.behind.foreseen and owns(self.usage, queue, claim.asked)
         ]
         if not waiting:
             return None
@@ -93,6 +98,22 @@ class Allowance:
         """Count these as used from now on."""
         if self._limited or self.claims:
             add(self._taken, _sum(pods).items())
+
+    def lend(self, places: Iterable[tuple[int, Row]], pods: Iterable[tuple[Shape, int]]) -> None:
+        """Count these as given back in time to the heads that will have ended by then what is taken now."""
+        if self.behind.lenders:
+            self.behind.take(tuple(places), self._path, _sum(pods))
+
+    def _kept(self, asked: Sums) -> Refusal | None:
+        """The head of which the queues' capabilities would have too little left; None when there is enough for all."""
+        for name in self._path if self.behind.marks else ():
+            at, used = self.usage.tree.at(name), self.usage.of(name)
+            for mark, kept in self.behind.kept(name):
+                for resource, most in at.capability.items() if at is not None else ():
+                    amount, needed = asked.get(resource, 0), max(0, kept.get(resource, 0))
+                    if amount and used.get(resource, 0) + self._taken.get(resource, 0) + amount + needed > most:
+                        return mark.refusal(self.behind.seconds)
+        return None
 
     def _borrowed(self, asked: Sums) -> Refusal | None:
         """Who may not be evicted may not borrow, and all such work of a queue counts together."""

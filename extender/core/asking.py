@@ -82,4 +82,5 @@ class Asking:
         if need.missing(len(pods), {one.task: len(pods)}) != (0, {}):
             return None  # what it lacks may still come
         least = (len(pods), need.min_member, need.topology_required, need.topology_preferred)
-        return (one.shape, least, need.queue, self._world.priority(entry.key), entry.key.namespace, entry.key.lone)
+        kind = (entry.key.namespace, entry.key.lone, need.expected_duration)
+        return (one.shape, least, need.queue, self._world.priority(entry.key), *kind)

@@ -57,9 +57,13 @@ def charge(pod: Pod | None, managed: Set[str]) -> Charge | None:
     return pod.group, pod.queue, pod.shape.request
 
 
-def charges(pods: Iterable[Pod], managed: Set[str]) -> Iterator[Charge]:
-    """What all these pods use."""
-    return (found for pod in pods if (found := charge(pod, managed)) is not None)
+def charges(before: Pod | None, pod: Pod | None, managed: Set[str]) -> Iterator[tuple[Charge, int]]:
+    """What is charged from now on (1) and no more (-1), when a pod has changed so."""
+    was, is_now = charge(before, managed), charge(pod, managed)
+    if was != is_now:
+        for found, sign in ((is_now, 1), (was, -1)):
+            if found is not None:
+                yield found, sign
 
 
 def foreign_charges(pods: Iterable[Pod], namespace: str) -> Iterator[Charge]:

@@ -38,6 +38,10 @@ class Claims:
     def __iter__(self) -> Iterator[tuple[QueueName, Claim]]:
         return iter(self._of.items())
 
+    def of(self, queue: QueueName) -> Claim | None:
+        """The queue's claim."""
+        return self._of.get(queue)
+
     def is_first(self, queue: QueueName, key: GroupKey, order: OrderKey) -> bool:
         """True when no group that comes before this one has a claim in the queue."""
         there = self._of.get(queue)

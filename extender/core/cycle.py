@@ -10,9 +10,9 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-from extender.core import messages, ordering, plans, queue_stating, quota, stating
+from extender.core import changes, messages, ordering, plans, queue_stating, quota, stating
 from extender.core.allowance import owns
-from extender.core.asking import Asking
+from extender.core.backfill import Backfill
 from extender.core.backlog import Backlog, Waiting
 from extender.core.claims import Claim
 from extender.core.explain import is_ours
@@ -24,12 +24,13 @@ from extender.core.model import Pod
 from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
 from extender.core.preemption import Decision, Preemption
-from extender.core.reasons import Reason, Refusal
+from extender.core.reasons import FOR_ROOM, HELD_BACK, Reason, Refusal
 from extender.core.repair import Repair
 from extender.core.snapshot import Room, Snapshot
 from extender.core.stale import Stale
 from extender.core.usage import Usage
 from extender.core.vacancy import Vacancy
+from extender.core.vacated import Vacated
 from extender.core.visibility import Visibility
 from extender.core.wholes import Wholes
 from extender.core.world import World
@@ -42,17 +43,6 @@ REFUSED_RETRY_SECONDS = 2.0
 _REFUSED_DOUBLINGS = 4
 #: a planned pod that kube-scheduler itself has put aside, and does not take up again in this time, is refused
 PUT_ASIDE_SECONDS = 30.0
-#: reasons that room would end: they close the queue for ungated pods
-_FOR_ROOM = (
-    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED),
-    *(Reason.DEVICE_NO_FIT, Reason.DEVICE_UNHEALTHY, Reason.NODE_UNAVAILABLE),
-    *(Reason.QUOTA, Reason.RESERVED, Reason.VICTIMS, Reason.NO_VICTIMS, Reason.FIRM),
-)
-#: those of them for which room on nodes is held back
-_HELD_BACK = (
-    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.NO_VICTIMS),
-    *(Reason.DEVICE_NO_FIT, Reason.DEVICE_UNHEALTHY, Reason.NODE_UNAVAILABLE),
-)
 
 
 class Cycle:
@@ -64,9 +54,11 @@ class Cycle:
         self.backlog = Backlog()
         self.usage = Usage(world.queue_of)
         self.plans = plans.Plans(world, self.usage)
-        self.asking = Asking(world, self.plans.ledger)
+        self.asking = self.plans.asking
         self._order = ordering.Turns[Entry](self.usage, {}, self.asking.asked)
+        self.backfill = Backfill(world, self.plans, self.usage, self.entries)
         self.opening = OpenList()
+        self.vacated = Vacated()
         self.statements = queue_stating.Statements(self.plans.firm)
         self.wholes = Wholes(world, self.plans.under_way)
         self.repair = Repair(world, self.plans, self.wholes)
@@ -97,6 +89,7 @@ class Cycle:
         self.plans.reset()
         self.usage.take_moved()
         self.repair.reset()
+        self.backfill.reset()
         self.preemption.reset()
         self.stale.reset()
         self.vacancy.reset()
@@ -114,15 +107,17 @@ class Cycle:
         self.preemption.begin(now)
         for key in self.usage.take_moved():
             self._queue_left(key, now)
+        changed = bool(self.suspects)
         for reservation in self.plans.broken(self.suspects, self._feasibility.at(self.world)):
             self.unplaced(reservation.group, PodUid(reservation.slot))
         self.suspects.clear()
         self._repair(now)
-        if self.grown:
+        grown, self.grown = self.grown, False
+        if grown:
             self.dirty.update(self._waiting)
-            self.grown = False
-        if self.dirty:
+        if self.dirty or self.backfill.doubts(now):
             room = self.room()  # 1. snapshot
+            self.grown = self.backfill.begin(room, now, grown or changed)  # 6. backfill: what is kept for whom
             failed: dict[object, Refusal] = {}
             for entry in self._turns():  # 3. order
                 self._turn(entry, room, failed, now)  # 4. place, 5. reclaim and preempt
@@ -135,11 +130,21 @@ class Cycle:
     def cluster_changed(self) -> None:
         """A node came, changed or went."""
         self.grown = self._unsettled = True
+        self.backfill.cluster_changed()
+
+    def note_room(self, before: Pod | None, pod: Pod | None, now: float) -> None:
+        """A pod may take other room than before."""
+        was, is_now = changes.use(before), changes.use(pod)
+        if was is not None and was != is_now:
+            self.grown = True
+            self.vacated.note(was[0], now)
+        if is_now is not None and was != is_now:
+            self.suspects.add(is_now[0])
 
     def queues_changed(self) -> None:
         """A queue came, changed or went."""
         self._tree = None
-        self.grown = self._unsettled = True
+        self.cluster_changed()
         self.vacancy.doubt()
 
     def namespace_changed(self, name: str) -> None:
@@ -226,14 +231,13 @@ class Cycle:
             if known is None:
                 refusal = self._after_all(entry, refusal, kept, room, now)
                 self.grown |= bool(kept) and refusal.reason is not Reason.VICTIMS
-                refusal = self.plans.out_of_use(entry, refusal, room, now)
             if same is not None and refusal.reason is not Reason.VICTIMS:
                 failed[same] = refusal
             self.refuse(entry, refusal, now, keep=self.startable(entry))
             if known is None:
                 self._claim(entry, refusal, room, now)
             else:  # one that is equal, in the same queue and before it, has claimed what can be
-                self.grown |= self.plans.claims.drop(entry.key)
+                self.grown |= self.backfill.forget(entry.key)
             self._look_again(entry, now)
         self._state(entry, now)
 
@@ -250,7 +254,7 @@ class Cycle:
         again = self.preemption.again_at(entry.key, now)
         if again is not None:
             self.look_at(entry.key, again)
-        return left
+        return self.plans.out_of_use(entry, left, room, now)
 
     def _count_members(self, entry: Entry, now: float) -> None:
         need, tally = self.world.need(entry.key), self.world.tallies[entry.key]
@@ -263,13 +267,14 @@ class Cycle:
 
     def _claim(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> None:
         """The first of a queue's groups that waits for room that the queue owns holds it back from who would borrow."""
-        queue, claims = self.world.queue_of(entry.key), self.plans.claims
+        queue, claims, waits = self.world.queue_of(entry.key), self.plans.claims, not self.startable(entry)
+        self.grown |= self.backfill.refused(entry, refusal, waits, room, now)
         if (
-            refusal.reason in _HELD_BACK
+            refusal.reason in HELD_BACK
             and claims.is_first(queue, entry.key, order := self.asking.order_key(entry))
             and owns(self.usage, queue, asked := self.asking.asked(entry))
-            and not self.startable(entry)
-            and self.plans.could_start(entry, room, now)
+            and waits
+            and self.backfill.able(entry, room, now)
         ):
             pods = self.world.members[entry.key].values()
             constraints = frozenset(pod.shape.constraints for pod in pods if standing(pod) is Standing.WAITING)
@@ -328,8 +333,9 @@ class Cycle:
         entry.refusal = None
         self._waiting.pop(entry.key, None)
         self.backlog.put(entry.key, None)
-        self.grown |= self.plans.claims.drop(entry.key)
+        self.grown |= self.backfill.forget(entry.key)
         self.preemption.forget(entry.key)
+        entry.waits_since = None
         if any(r.expected for r in self.plans.ledger.of_group(entry.key).values()):
             self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
         self.lead(entry, now)
@@ -349,6 +355,7 @@ class Cycle:
         if entry.refusal is None or entry.refusal.reason is not refusal.reason:
             entry.refused_at = now
         entry.refusal = refusal
+        entry.waits_since = now if entry.waits_since is None else entry.waits_since
         self._waiting[entry.key] = None
         self.count_waiting(entry)
 
@@ -376,7 +383,7 @@ class Cycle:
                 pod = self.world.pods.get(PodUid(slot))
                 if pod is not None and standing(pod) is Standing.WAITING and not pod.queue_gated:
                     strays[pod.queue or queue] -= 1
-        for_room = not refusal.reasons.isdisjoint(_FOR_ROOM)
+        for_room = not refusal.reasons.isdisjoint(FOR_ROOM)
         return Waiting(queue, for_room, tuple(strays.items()), self.asking.asked(entry))
 
     def _forget_group(self, entry: Entry, now: float) -> None:
@@ -384,7 +391,7 @@ class Cycle:
         self.give_up(entry)
         self.vacancy.emptied(entry, now)
         self.stale.forget(entry.key)
-        self.grown |= self.plans.claims.drop(entry.key)
+        self.grown |= self.backfill.forget(entry.key)
         self.backlog.put(entry.key, None)
         self.entries.pop(entry.key, None)
         self._waiting.pop(entry.key, None)
@@ -427,10 +434,7 @@ class Cycle:
     def room(self) -> Room:
         """A scratch of the room that is free now."""
         self.plans.firm.begin()
-        room = Room(Snapshot.take(self.world, self._feasibility, self.plans.reserved()))
-        for place in self.plans.earmarks if room.cards is not None else ():
-            room.take_cards(self.world.nodes.row_of[place.node], place.shares)
-        return room
+        return self.plans.less_kept_cards(Room(Snapshot.take(self.world, self._feasibility, self.plans.reserved())))
 
     def give_up(self, entry: Entry) -> None:
         """Revoke the group's plan."""

@@ -108,7 +108,7 @@ class Engine:
             self._node_is(refusing, now)
         if pod is None or not self.active:
             return
-        self._note_room(before, pod)
+        self._cycle.note_room(before, pod, now)
         if before is not None and before.group != pod.group:
             self._lost_to_group(before, now)
             before = None
@@ -127,30 +127,18 @@ class Engine:
         self._charge(before, None)
         if before is None or not self.active:
             return
-        self._note_room(before, None)
+        self._cycle.note_room(before, None, now)
         self._lost_to_group(before, now)
 
     def _charge(self, before: Pod | None, pod: Pod | None) -> None:
         """Keep up what queues use, also while inactive."""
-        usage, managed = self.usage, self.world.managed
-        was, is_now = changes.charge(before, managed), changes.charge(pod, managed)
-        if was != is_now:
-            for charge, sign in ((is_now, 1), (was, -1)):
-                if charge is not None:
-                    usage.charge(*charge, sign)
+        for charge, sign in changes.charges(before, pod, self.world.managed):
+            self.usage.charge(*charge, sign)
         if pod is not None:
-            usage.settle(pod.group)
+            self.usage.settle(pod.group)
         if before is not None and (pod is None or pod.group != before.group):
-            usage.settle(before.group)
-
-    def _note_room(self, before: Pod | None, pod: Pod | None) -> None:
-        was, is_now = changes.use(before), changes.use(pod)
-        if was == is_now:
-            return
-        if was is not None:
-            self._cycle.grown = True
-        if is_now is not None:
-            self._cycle.suspects.add(is_now[0])
+            self.usage.settle(before.group)
+        self._cycle.backfill.runs.seen(before, pod)
 
     def _lost_to_group(self, before: Pod, now: float) -> None:
         if before.group in self.entries:
@@ -213,6 +201,7 @@ class Engine:
         self.world.apply(messages.NodeSeen(node))
         if before is None or changes.node_facts(before) != changes.node_facts(node):
             self._cycle.suspects.add(node.name)
+            self._cycle.backfill.runs.doubt_node(node.name)
             self._cycle.cluster_changed()
             self._cycle.doubt_refusals(now)
         if before is not None and self.active:
@@ -223,6 +212,7 @@ class Engine:
             self._cycle.unplaced(reservation.group, PodUid(reservation.slot))
         self._admissions.gone(event.name)
         self.world.apply(event)
+        self._cycle.backfill.runs.doubt_node(event.name)
         self._cycle.cluster_changed()
 
     def _group_seen(self, event: messages.GroupSeen, now: float) -> None:
@@ -237,6 +227,7 @@ class Engine:
 
     def _group_changed(self, key: GroupKey, before: Group | None, group: Group | None, now: float) -> None:
         self.usage.settle(key)
+        self._cycle.backfill.runs.doubt(key)
         entry = self.entries.get(key)
         was, is_now = changes.asked(before), changes.asked(group)
         if was == is_now:
@@ -311,7 +302,7 @@ class Engine:
         entry.offer(pod.uid, offered, now)
         room = self._cycle.room()
         left: Refusal | None = None
-        if not self._plans.move(entry, pod, room):
+        if not self._plans.move(entry, pod, room, now):
             left = self._plans.remake(entry, room, now) if self._plans.movable(entry) else None
         self._cycle.grown |= self._plans.take_freed()
         node = self._cycle.planned(pod.uid)
@@ -326,9 +317,12 @@ class Engine:
 
     def _rejection_seen(self, entry: Entry, pod: Pod, now: float) -> None:
         """kube-scheduler has put the pod aside: for our answer, or because no node passed its own checks."""
-        if self._cycle.planned(pod.uid) is None or pod.uid in self._plans.holds:
+        node = self._cycle.planned(pod.uid)
+        if node is None or pod.uid in self._plans.holds:
             return
-        if not is_ours(pod.rejection):
+        if self._cycle.vacated.outdate(pod.rejection, node, now):
+            self._lead_rejected(entry, pod, now)
+        elif not is_ours(pod.rejection):
             entry.refused_by = pod.rejection
             entry.refused.add(pod.uid)
             entry.offer(pod.uid, (), now)

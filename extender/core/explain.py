@@ -19,6 +19,7 @@ TEXT: dict[Reason, str] = {
     Reason.NAMESPACE: "the group's queue does not serve its namespace",
     Reason.QUOTA: "the group would exceed the capability of its queue or of one above it",
     Reason.RESERVED: "the free room is kept for others, to whom it is promised",
+    Reason.RESERVED_FOR_HEAD: "the free room is kept for a group that waits before this one",
     Reason.FIRM: "the group may not be preempted, and its queue owns too little for all such work",
     Reason.VICTIMS: "room is being freed for the group, and the evicted pods have not left yet",
     Reason.NO_VICTIMS: "room could be freed for the group, but the pods in question are protected",

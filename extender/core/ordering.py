@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic, TypeVar
 
@@ -41,6 +42,44 @@ def order_key(key: GroupKey, priority: int, arrival: float, gated: bool, stage: 
     one that was let go, perhaps by an earlier life of ours.
     """
     return (-priority, stage, arrival, gated, f"{key.namespace}/{key.name}/{key.source}")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What decides whose turn comes first: a group's queue, its place in it, and what it asks for."""
+
+    queue: QueueName
+    order: OrderKey
+    asked: Amounts
+
+
+def passes(usage: Usage, mine: Turn, theirs: Turn) -> bool:
+    """True when room that is kept for the other may be given to this one.
+
+    In one queue that is their order. Between queues, what is guaranteed may always be taken, then comes who stays
+    inside what his queue owns, then the queue of higher priority. A smaller share is no reason: shares change with
+    each pod, and what was promised would be worth nothing.
+    """
+    if mine.queue == theirs.queue:
+        return mine.order < theirs.order
+    return _standing(usage, mine, theirs) < _standing(usage, theirs, mine)
+
+
+def _standing(usage: Usage, turn: Turn, other: Turn) -> tuple[bool, bool, int]:
+    """The place of a group's queue, or of the one above it, among those of which the other is in another."""
+    above = usage.tree.path(other.queue)
+    name = next((name for name in reversed(usage.tree.path(turn.queue)) if name not in above), turn.queue)
+    at = usage.tree.at(name)
+    if at is None:
+        return (True, True, 0)
+    inside = fairshare.inside(at, usage.of(name), turn.asked)
+    return (not _guaranteed(usage, turn), not inside, -at.queue.priority)
+
+
+def _guaranteed(usage: Usage, turn: Turn) -> bool:
+    """True when all that is asked for and of which something is kept comes out of the group's own guarantees."""
+    kept = [(resource, amount) for resource, amount in turn.asked if usage.unused.get(resource)]
+    return bool(kept) and not any(usage.commits(turn.queue, resource, amount)[-1][1] for resource, amount in kept)
 
 
 class Turns(Generic[T]):

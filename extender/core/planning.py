@@ -12,11 +12,12 @@ kept for as many as are missing, also while none of them exists.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.core import placement
 from extender.core.allowance import Allowance, Barred
+from extender.core.headroom import Behind
 from extender.core.ids import GroupKey, NodeName, PodUid, TaskName
 from extender.core.ledger import Ledger, Slot
 from extender.core.membership import STARTED, Need, Standing, Tally, satisfied, standing
@@ -42,6 +43,8 @@ class Entry:
     changed_at: float
     #: why it waits; None while it is planned, runs, or was not looked at yet
     refusal: Refusal | None = None
+    #: since when it has been waiting; None while it is planned or runs
+    waits_since: float | None = None
     #: the minimum was reached and nothing of that was lost since
     running: bool = False
     #: the minimum was reached once, or some of it was bound when we began to look
@@ -337,9 +340,11 @@ def begin(wish: Wish, room: Room, allowance: Allowance) -> Plan | Refusal:
     places = [(member, node) for member, node in places if member.slot in least]
     row_of, want = room.snapshot.row_of, room.snapshot.want
     for member, node in places:
-        room.take(row_of[node], want(member.shape).request)
-        room.take_cards(row_of[node], member.shares)
+        row, request = row_of[node], want(member.shape).request
+        room.take(row, request)
+        room.take_cards(row, member.shares)
         allowance.take([(member.shape, 1)])
+        allowance.lend(((row, request),), [(member.shape, 1)])
     return Plan(tuple(places))
 
 
@@ -364,26 +369,47 @@ def _together(
     if refused is not None:
         return refused
     snapshot = room.snapshot
+    rows = snapshot.rows(fixed)
 
-    def place(demands: Sequence[placement.Demand]) -> placement.Placement | Refusal:
-        rows = snapshot.rows(fixed)
+    def place(demands: Sequence[placement.Demand], room: Room) -> placement.Placement | Refusal:
         return placement.place(room, demands, fixed=rows, required=wish.required, preferred=wish.preferred)
 
-    barred = allowance.barred(asked)
-    found = place(demands if barred is None else [_outside(demand, barred) for demand in demands])
+    barred, left = allowance.barred(asked), allowance.behind.narrowed(room)
+    apart = demands if barred is None else [_outside(demand, barred) for demand in demands]
+    found = place(apart, left or room)
     if isinstance(found, Refusal):
-        if barred is None:
-            return found
-        anywhere = place(demands)
-        return anywhere if isinstance(anywhere, Refusal) else Refusal(Reason.RESERVED, (("for", str(barred.by)),))
+        return _blamed(found, demands, apart, barred, left, room, allowance.behind, place)
     found.take(room)
     allowance.take(asked)
+    requests = [snapshot.want(demand.shape).request for demand in demands]
+    allowance.lend(((row, req) for req, to in zip(requests, found.rows, strict=True) for row in to), asked)
     return [
         (replace(member, shares=shares) if shares else member, name)
         for number, equals in enumerate(alike.values())
         for member, row, shares in zip(equals, found.rows[number], found.shares_of(number), strict=True)
         if (name := snapshot.names[row]) is not None
     ]
+
+
+def _blamed(
+    found: Refusal,
+    demands: Sequence[placement.Demand],
+    apart: Sequence[placement.Demand],
+    barred: Barred | None,
+    left: Room | None,
+    room: Room,
+    behind: Behind,
+    place: Callable[[Sequence[placement.Demand], Room], placement.Placement | Refusal],
+) -> Refusal:
+    """Why these have no place: there is none at all, or it is kept for others."""
+    if barred is None and left is None:
+        return found
+    anywhere = place(demands, room)
+    if isinstance(anywhere, Refusal):
+        return anywhere
+    if barred is not None and (left is None or isinstance(place(apart, room), Refusal)):
+        return Refusal(Reason.RESERVED, (("for", str(barred.by)),))
+    return behind.refusal(lambda less: not isinstance(place(apart, less), Refusal), room)
 
 
 def _demand(room: Room, member: Member, count: int) -> placement.Demand:

@@ -6,17 +6,19 @@ which group's turn it is (engine) nor how members are placed (planning, placemen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from extender.core import changes, leading, messages, outage, planning
+from extender.core import changes, departures, leading, messages, ordering, outage, planning
 from extender.core.allowance import Allowance, over_capability
+from extender.core.asking import Asking
 from extender.core.budgets import Disruptions
 from extender.core.claims import Claims
 from extender.core.earmarks import Earmarks
 from extender.core.feasibility import Facts
 from extender.core.firm import Firm
+from extender.core.headroom import FREE, Behind, Headroom, Headrooms
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Ledger, Reservation, Slot
 from extender.core.messages import Effect
@@ -37,7 +39,9 @@ class Plans:
         self.disruptions = Disruptions(world)
         self.firm = Firm(world, usage, self.disruptions)
         self.claims = Claims()
+        self.headrooms = Headrooms()
         self.ledger = Ledger(world.nodes, usage.charge)
+        self.asking = Asking(world, self.ledger)
         self.earmarks = Earmarks(world.nodes, usage.charge)
         self.holds: Mapping[PodUid, Hold] = {}
         #: nominated uids whose clearing has not been confirmed yet
@@ -53,7 +57,7 @@ class Plans:
         """Forget all plans; what the gate holds stays known."""
         self.ledger.clear()
         self.earmarks.clear()
-        self.claims = Claims()
+        self.claims, self.headrooms = Claims(), Headrooms()
         self._clearing.clear()
 
     def make(self, entry: Entry, room: Room, now: float) -> Refusal | None:
@@ -68,7 +72,8 @@ class Plans:
         if not isinstance(wish, Wish):
             return wish
         before = self._free(entry, room, expected_only=True)
-        outcome = planning.begin(wish, room, self.allowance(entry.key, room, self._usage))
+        behind = self._behind(entry, now)
+        outcome = planning.begin(wish, room, self.allowance(entry.key, room, self._usage, behind))
         if isinstance(outcome, Refusal):
             self._freed |= bool(before)
             return self.remake(entry, room, now) if self.movable(entry) else outcome
@@ -80,7 +85,7 @@ class Plans:
         """Plan the whole group anew, as if none of it were planned; the old plan stays if that fails."""
         before = self._free(entry, room, expected_only=False)
         wish = self.wish(entry, now)
-        outcome = self._fulfil(entry, wish, room) if isinstance(wish, Wish) else wish
+        outcome = self._fulfil(entry, wish, room, now) if isinstance(wish, Wish) else wish
         if isinstance(outcome, Plan):
             self._reserve(entry, outcome, now)
             self._note_freed(before)
@@ -94,17 +99,17 @@ class Plans:
         lists, entry.offered = entry.offered, {}
         wish = self.wish(entry, now)
         entry.offered = lists
-        outcome = self._fulfil(entry, wish, room.copy()) if isinstance(wish, Wish) else wish
+        outcome = self._fulfil(entry, wish, room.copy(), now) if isinstance(wish, Wish) else wish
         if isinstance(outcome, Plan):
             return None if outcome.places else outcome.left
         return outcome
 
-    def move(self, entry: Entry, pod: Pod, room: Room) -> bool:
+    def move(self, entry: Entry, pod: Pod, room: Room, now: float) -> bool:
         """Plan one member anew within the nodes offered to it, beside its siblings; False if impossible."""
         old = self.ledger.release(Slot(pod.uid))
         assert old is not None, f"{pod.uid} has no plan to move"
         room.give_back(self._row(old), old.request, shares=old.shares)
-        outcome = self._fulfil(entry, self._alone(entry, old), room)
+        outcome = self._fulfil(entry, self._alone(entry, old), room, now)
         if isinstance(outcome, Refusal):
             self._restore([old], room)
             return False
@@ -121,18 +126,35 @@ class Plans:
             return wish
         return self._usage.tree.refusal(self._world.queue_of(entry.key), entry.key.namespace) or wish
 
-    def _fulfil(self, entry: Entry, wish: Wish, room: Room) -> Plan | Refusal:
-        return planning.fulfil(wish, room, self.allowance(entry.key, room, self._usage))
+    def _fulfil(self, entry: Entry, wish: Wish, room: Room, now: float) -> Plan | Refusal:
+        return planning.fulfil(wish, room, self.allowance(entry.key, room, self._usage, self._behind(entry, now)))
 
-    def allowance(self, key: GroupKey, room: Room, usage: Usage) -> Allowance:
-        """What the group may still take, with this usage."""
+    def allowance(self, key: GroupKey, room: Room, usage: Usage, behind: Behind = FREE) -> Allowance:
+        """What the group may still take, with this usage, behind heads that come before it."""
         firm = self.firm.sums() if self.firm.is_firm(key) else None
-        return Allowance(usage, self._world.queue_of(key), room, self.claims, firm)
+        return Allowance(usage, self._world.queue_of(key), room, self.claims, firm, behind)
 
     def tried(self, entry: Entry, wish: Wish, room: Room, usage: Usage) -> Plan | Refusal:
         """What would become of the wish in this room, with this usage; neither is used up."""
         there = room.copy()
-        return planning.fulfil(wish, there, self.allowance(entry.key, there, usage))
+        behind = self._behind(entry, None).aside()
+        return planning.fulfil(wish, there, self.allowance(entry.key, there, usage, behind))
+
+    def before(self, entry: Entry) -> Iterator[Headroom]:
+        """What is kept for heads that come before this group."""
+        return self.headrooms.before(entry.key, self._passes(entry))
+
+    def _behind(self, entry: Entry, now: float | None) -> Behind:
+        """What binds the group if it starts now; None: it is not known when it starts."""
+        if not self.headrooms:
+            return FREE
+        seconds = None if now is None else departures.duration(self._world.need(entry.key))
+        return self.headrooms.behind(entry.key, now or 0.0, seconds, self._passes(entry))
+
+    def _passes(self, entry: Entry) -> Callable[[Headroom], bool]:
+        order, asked = self.asking.order_key(entry), self.asking.asked(entry)
+        mine = ordering.Turn(self._world.queue_of(entry.key), order, asked)
+        return lambda mark: ordering.passes(self._usage, mine, ordering.Turn(mark.queue, mark.order, mark.asked))
 
     def out_of_use(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> Refusal:
         """The refusal, or another one where the group would have places with all nodes and cards in use."""
@@ -140,7 +162,7 @@ class Plans:
         wish = self.wish(entry, now) if whole is not None else None
         if whole is None or not isinstance(wish, Wish):
             return refusal
-        outcome = self._fulfil(entry, wish, whole)
+        outcome = self._fulfil(entry, wish, whole, now)
         if isinstance(outcome, Refusal) or not outcome.places:
             return refusal
         rows = self._world.nodes.row_of
@@ -151,7 +173,7 @@ class Plans:
         wish = self.wish(entry, now)
         if not isinstance(wish, Wish):
             return False
-        alone, queue = Usage(self._world.queue_of), self._world.queue_of(entry.key)
+        alone, queue = self._usage.emptied(), self._world.queue_of(entry.key)
         return isinstance(planning.fulfil(wish, there := room.emptied(), Allowance(alone, queue, there)), Plan)
 
     def lead(self, entry: Entry, nominate: bool, now: float) -> Iterator[Effect]:
@@ -294,6 +316,12 @@ class Plans:
         """What plans reserve and what is kept for groups, by row of the node table."""
         self.ledger.fit()
         return self.earmarks.added_to(self.ledger.reserved)
+
+    def less_kept_cards(self, room: Room) -> Room:
+        """The room without the cards that are kept for groups: the victims may stand there still."""
+        for place in self.earmarks if room.cards is not None else ():
+            room.take_cards(self._row(place), place.shares)
+        return room
 
     def free(self) -> dict[str, int]:
         """What neither pods nor reservations take of the nodes, by resource."""

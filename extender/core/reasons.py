@@ -31,6 +31,7 @@ class Reason(StrEnum):
     NAMESPACE = "NamespaceNotAllowed"  # the queue does not serve the group's namespace
     QUOTA = "QuotaExceeded"  # would pass the capability of the queue or of one above it
     RESERVED = "ReservedForOthers"  # the room is there, and is kept for those it was promised to
+    RESERVED_FOR_HEAD = "ReservedForHead"  # it would fit, but then the first that waits would start later
     FIRM = "NonPreemptibleOverQuota"  # may not be evicted, so it may not borrow, and its queue owns too little
     VICTIMS = "WaitingForVictims"  # its room is being freed: those that must go have not left yet
     NO_VICTIMS = "NoEligibleVictims"  # room could be freed, but those that would have to go are protected
@@ -62,6 +63,7 @@ KIND_OF: dict[Reason, Kind] = {
     Reason.NAMESPACE: Kind.NEVER,
     Reason.QUOTA: Kind.WAIT,
     Reason.RESERVED: Kind.WAIT,
+    Reason.RESERVED_FOR_HEAD: Kind.WAIT,
     Reason.FIRM: Kind.WAIT,
     Reason.VICTIMS: Kind.WAIT,
     Reason.NO_VICTIMS: Kind.WAIT,
@@ -85,6 +87,23 @@ KIND_OF: dict[Reason, Kind] = {
     Reason.INACTIVE: Kind.FAULT,
 }
 
+
+#: reasons that room would end: they close the queue for ungated pods
+FOR_ROOM = frozenset(
+    {
+        *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED),
+        *(Reason.DEVICE_NO_FIT, Reason.DEVICE_UNHEALTHY, Reason.NODE_UNAVAILABLE),
+        *(Reason.QUOTA, Reason.RESERVED, Reason.RESERVED_FOR_HEAD),
+        *(Reason.VICTIMS, Reason.NO_VICTIMS, Reason.FIRM),
+    }
+)
+#: those of them for which room on nodes is held back
+HELD_BACK = frozenset(
+    {
+        *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.NO_VICTIMS),
+        *(Reason.DEVICE_NO_FIT, Reason.DEVICE_UNHEALTHY, Reason.NODE_UNAVAILABLE),
+    }
+)
 
 #: name of the detail that tells which member of its group cannot run
 MEMBER = "member"

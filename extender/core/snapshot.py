@@ -185,6 +185,8 @@ class Room:
         self.free = (snapshot.free if free is None else free).copy(order="F")
         cards = snapshot.cards if cards is None else cards
         self.cards = cards.copy() if cards is not None else None
+        #: grows with each change of `free`
+        self.changes = 0
         #: sums over ready nodes that are open to pods, until something is taken or given back
         self._usable: dict[str, int] = {}
 
@@ -209,6 +211,7 @@ class Room:
         """Use up the room of `count` pods of this request on a node."""
         width = min(len(request), self.free.shape[1])
         self.free[row, :width] -= request[:width] * count
+        self.changes += 1
         self._usable.clear()
 
     def take_cards(self, row: int, shares: Shares, sign: int = 1) -> None:

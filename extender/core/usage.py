@@ -67,6 +67,12 @@ class Usage:
             for (named, amounts), number in group.of.items():
                 self.book(named or group.queue, amounts, number)
 
+    def emptied(self) -> Usage:
+        """The sums that there would be if nothing was used."""
+        there = Usage(self._queue_of)
+        there.follow(self.tree, self.grants)
+        return there
+
     def charge(self, key: GroupKey, named: QueueName | None, amounts: Amounts, sign: int) -> None:
         """Add amounts to a group (sign 1) or take them away (sign -1); `named`: the queue that the pod itself names."""
         group = self._groups.get(key)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from extender.core.asking import Asking
 from extender.core.explain import of_member
 from extender.core.firm import Loan
+from extender.core.headroom import Promise
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.ledger import Slot
 from extender.core.model import Shares
@@ -73,6 +74,10 @@ class View:
         """Why this group waits, or something of it; None when nothing does, or it was not looked at yet."""
         entry = self._entries.get(key)
         return self._vacancy.why(key) if entry is None else entry.refusal
+
+    def promise(self, key: GroupKey) -> Promise | None:
+        """When this group, the first that waits in its queue, starts; None when that is not foreseen."""
+        return self._plans.headrooms.promise(key)
 
     def lent(self, queue: QueueName) -> Loan | None:
         """What the queue has borrowed for good."""

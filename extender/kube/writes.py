@@ -96,10 +96,7 @@ async def _patch(
 
 
 async def evict(api: client.Api, namespace: str, name: str, uid: str) -> bool:
-    """Evict the pod, unless a disruption budget refuses it (Budget); its end itself is seen by the watch.
-
-    A pod under two budgets is refused by a Status of failure in an answer of success.
-    """
+    """Evict the pod, unless a disruption budget refuses it (Budget); its end itself is seen by the watch."""
     path = _PODS.path(namespace, name)
     body = {
         "apiVersion": "policy/v1",
@@ -108,21 +105,26 @@ async def evict(api: client.Api, namespace: str, name: str, uid: str) -> bool:
         "deleteOptions": {"preconditions": {"uid": uid}},
     }
     try:
-        answer = client.decode_object(await api.request("POST", f"{path}/eviction", body=body, timeout=EVICT_SECONDS))
+        await api.request("POST", f"{path}/eviction", body=body, timeout=EVICT_SECONDS)
     except errors.NotFound:
         return False
-    except errors.TooManyRequests as error:
-        if "DisruptionBudget" in error.causes:
-            raise errors.Budget(error.message) from error
-        raise
-    except (errors.Conflict, errors.ServerError, errors.Unreachable, errors.Unreadable):
+    except (errors.Conflict, errors.ServerError, errors.Unreachable, errors.TooManyRequests) as error:
+        if _is_of_budget(error):
+            raise errors.Budget(str(error)) from error
+        if isinstance(error, errors.TooManyRequests):
+            raise
         found = await _read_or_none(api, path)
         if _has_uid(found, uid) and not _is_leaving(found):
             raise
         return _has_uid(found, uid)
-    if answer.get("status") == "Failure":
-        raise errors.Budget(str(answer.get("message"))[: errors.MESSAGE_LIMIT])
     return True
+
+
+def _is_of_budget(error: errors.KubeError) -> bool:
+    """True for an answer of disruption budgets. A pod under two of them cannot be evicted, which comes as a 500."""
+    if isinstance(error, errors.ServerError):
+        return error.status == 500 and "more than one PodDisruptionBudget" in error.message
+    return isinstance(error, errors.TooManyRequests) and "DisruptionBudget" in error.causes
 
 
 async def put_open_queues(api: client.Api, namespace: str, names: Iterable[str]) -> None:

@@ -129,7 +129,7 @@ class Cluster(Upkeep):
             self.lives.begin(pod["metadata"]["uid"], making)
 
     def make_running(self, making: Making, node: str) -> None:
-        """A pod that runs on a node since long ago."""
+        """A pod that runs on a node; it was created long ago, but its runtime counts from now on."""
         life_uid = f"placed-{making.name}"
         there = objects.pod(making)
         there["metadata"] |= {"uid": life_uid, "creationTimestamp": stamp(self.agenda.now - BEFORE_SECONDS)}
@@ -137,7 +137,7 @@ class Cluster(Upkeep):
         shares = self._take_cards(node, making)
         if shares:
             there["metadata"]["annotations"][objects.HAMI_ALLOCATED] = cards.encode(shares)
-        there["status"] = _running(self.agenda.now - BEFORE_SECONDS, node)
+        there["status"] = _running(self.agenda.now)
         self.api.create("Pod", there)
         life = self.lives.begin(life_uid, making)
         self.lives.bound(life, node)
@@ -243,7 +243,7 @@ class Cluster(Upkeep):
             self.finish(life, "Failed", f"OutOf{short}")
         else:
             life.shares = shares
-            self.api.patch("Pod", life.making.name, {"status": _running(self.agenda.now, node)})
+            self.api.patch("Pod", life.making.name, {"status": _running(self.agenda.now)})
             self._end_later(life)
 
     def _take_cards(self, node: str, making: Making) -> tuple[cards.Share, ...] | None:
@@ -264,7 +264,7 @@ class Cluster(Upkeep):
             self.delete(life)
 
 
-def _running(since: float, node: str) -> Json:
+def _running(since: float) -> Json:
     then = stamp(since)
     conditions = [{"type": kind, "status": "True", "lastTransitionTime": then} for kind in ("PodScheduled", "Ready")]
     return {"phase": "Running", "startTime": then, "conditions": conditions}

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from e2e.bench import __main__ as command
-from e2e.bench import bystanders, crowd, measure, observe, report, same_rate, store, tables
+from e2e.bench import bystanders, crowd, measure, observe, reclaim, report, same_rate, shapes, store, tables
 
 NO_CALLS = {0.01: 0.0, 5.0: 0.0, math.inf: 0.0}
 CALLS = {0.01: 98.0, 5.0: 100.0, math.inf: 100.0}
@@ -107,11 +107,15 @@ def test_the_tables_of_the_parts_are_made_from_the_file():
     ratio = report.paired([a_run(11)], [a_run(10)])
     part = {"nodes": 500, "pods": 512}
     standing = part | {
-        "rows": [{"waiting": number} | row for number, row in zip((0, 2000), rows, strict=True)],
-        "ratios": [{"waiting": 2000, "wanted": 1.15} | ratio],
+        "rows": [
+            {"process": "another", "waiting": number, "gated": False} | row
+            for number, row in zip((0, 500), rows, strict=True)
+        ],
+        "ratios": [{"process": "another", "waiting": 500, "gated": False, "wanted": 1.25} | ratio],
     }
     text = bystanders.table(json.loads(json.dumps({"bystanders": standing})))
-    assert "2000 waiting / none:  1.10 [1.10 .. 1.10], at most 1.15 wanted" in text
+    assert "other process, none waiting" in text
+    assert "other process, 500 strays / none:  1.10 [1.10 .. 1.10], at most 1.25 wanted" in text
     beside = part | {
         "queues": 200,
         "gated": 2000,
@@ -121,6 +125,18 @@ def test_the_tables_of_the_parts_are_made_from_the_file():
     text = same_rate.table(json.loads(json.dumps({"same_rate": beside})))
     assert "installed / absent, creation time:  1.00 [1.00 .. 1.00]" in text
     assert "installed / absent, first create to last bind:  1.10 [1.10 .. 1.10]" in text
+
+
+def test_the_table_of_reclaim_is_made_from_the_file_and_says_what_is_wanted():
+    row = {"shape": "50x10x8", "wanted_s": 15} | report.figures([a_run(12)]) | {"cpu_s": report.cpu([a_run()])}
+    text = reclaim.table(json.loads(json.dumps({"reclaim": {"nodes": 500, "victims": 4000, "rows": [row]}})))
+    assert "500 nodes of 8 GPUs, full of 4000 single pods" in text
+    assert "50x10x8: at most 15 s" in text
+
+
+def test_the_queue_of_a_shape_is_on_its_pods():
+    pods = shapes.pod_objects(shapes.Shape("2x3", 2, 3, queue="owed"), shapes.MUSTER, "x")
+    assert {pod["metadata"]["labels"]["muster.dev/queue"] for pod in pods} == {"owed"}
 
 
 # --- what waits, and what is to come -----------------------------------------------------------------
@@ -139,7 +155,7 @@ def test_the_steps_of_all_parts_are_known_beforehand():
     told = argparse.Namespace(runs=2, nodes=[3000, 500], shapes=["1x1024", "64x16"], systems=["muster"])
     number = {name: len(part.steps(told)) for name, part in command.PARTS.items()}
     # the larger number of nodes runs the first shape only
-    assert number == {"gangs": 2 * 1 + 2 * 2, "bystanders": 4, "same-rate": 4, "memory": 1}
+    assert number == {"gangs": 2 * 1 + 2 * 2, "bystanders": 6, "same-rate": 4, "memory": 1, "reclaim": 4}
 
 
 @pytest.mark.parametrize("arguments", [["--runs", "0"], ["--nodes", "500", "-1"], ["--only", "unknown"]])

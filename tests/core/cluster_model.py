@@ -19,7 +19,7 @@ from extender.core.reasons import Ground
 from extender.core.view import Member
 from extender.core.world import World
 from tests import builders
-from tests.core import engine_driver
+from tests.core import engine_driver, eviction_rules
 
 #: the watch of another scheduler, and its own binding, may take so long
 UNSEEN_SECONDS = 5.0
@@ -158,13 +158,13 @@ class Cluster:
             assert pod.bound, f"{pod.name} is evicted and not bound"
             assert pod.uid not in self.evicting, f"{pod.name} is evicted twice"
             if effect.ground is Ground.STALE:
-                self._check_hurt(pod.group)
+                eviction_rules.check_hurt(self.engine, pod.group)
             elif effect.ground is Ground.OVERCOMMIT:
                 node = NodeName(str(dict(effect.detail)["node"]))
                 assert pod.owner is not None, f"{pod.name} has no controller"
                 assert node in self.raced or node in self.excused, f"{pod.name} goes for {node}, where nobody raced"
             else:
-                self._check_victim(pod, effect)
+                eviction_rules.check_victim(self.engine, pod, effect)
         self.evicting |= {effect.uid for effect in evictions}
         for key in {world.pods[effect.uid].group for effect in evictions if effect.ground is Ground.STALE}:
             left = [pod.name for pod in world.members[key].values() if pod.bound and pod.uid not in self.evicting]
@@ -175,40 +175,7 @@ class Cluster:
             if len(going) == len(bound):
                 self.going[key] = frozenset(pod.uid for pod in going)
             else:
-                self._check_spared(key, going)
-
-    def _check_victim(self, pod: Pod, effect: messages.Evict) -> None:
-        """Priority decides inside a queue, ownership between queues; and the one for whom it is has its places."""
-        world, detail = self.engine.world, dict(effect.detail)
-        need = world.need(pod.group)
-        assert not isinstance(need, Need) or need.preemptible, f"{pod.name} is not preemptible"
-        queue, by = world.queue_of(pod.group), QueueName(str(detail["by-queue"]))
-        if effect.ground is Ground.PREEMPTED:
-            assert queue == by
-            assert world.priority(pod.group) < int(detail["by-priority"])
-        else:
-            assert effect.ground is Ground.RECLAIMED
-            path = set(self.engine.usage.tree.path(queue)) - set(self.engine.usage.tree.path(by))
-            assert queue != by
-            for name in path:
-                assert name not in world.queues or world.queues[name].reclaimable, f"{name} does not give back"
-        kept = {place.group for place in self.engine._plans.earmarks}
-        assert any(detail["for"] in (key.name, *(p.name for p in world.members[key].values())) for key in kept)
-
-    def _check_hurt(self, key: GroupKey) -> None:
-        need = self.engine.world.need(key)
-        assert isinstance(need, Need), f"nobody knows how many {key} needs"
-        assert not satisfied(need, self.engine.world.tallies[key]), f"{key} has its minimum"
-
-    def _check_spared(self, key: GroupKey, going: list[Pod]) -> None:
-        rest = World()
-        rest.groups.update(self.engine.world.groups)
-        for pod in self.engine.world.members[key].values():
-            if pod not in going:
-                rest.apply(messages.PodSeen(pod))
-        need = rest.need(key)
-        assert isinstance(need, Need), f"a member of {key} goes singly, and nobody knows how many it needs"
-        assert satisfied(need, rest.tallies[key]), f"{key} is left with some but too few"
+                eviction_rules.check_spared(self.engine, key, going)
 
     def tick(self, seconds: float = 0.0) -> None:
         """Time passes, then a cycle."""

@@ -25,6 +25,7 @@ HOLD = {
     "queue": {"TR-008", "TR-009", "TR-011", "TR-012", "TR-013"},
     "drf": {"TR-015", "TR-020"},
     "preemption": {"TR-017", "TR-018"},
+    "backfill": {"TR-022"},
     "topology": {"TR-023", "TR-025", "TR-026"},
     "mig": {"TR-030"},
     "explain": {"TR-034"},
