@@ -376,6 +376,8 @@ class Queue:
     stale: int | None = None
     #: what waits there for room is shown to a cluster autoscaler
     visible: bool = False
+    #: GPUs are counted by share: its amounts name resources.GPU_SHARE instead of GPUs
+    by_share: bool = False
     uid: str = ""
     generation: int = 0
     #: as it stands in an object of ours

@@ -25,6 +25,7 @@ from extender.core.messages import Effect
 from extender.core.model import Hold, Pod, Shares
 from extender.core.planning import Entry, Member, Plan, Wish
 from extender.core.reasons import Reason, Refusal
+from extender.core.resources import with_shares
 from extender.core.snapshot import Matrix, Room
 from extender.core.usage import Charge, Usage
 from extender.core.world import World
@@ -327,7 +328,7 @@ class Plans:
         """What neither pods nor reservations take of the nodes, by resource."""
         nodes = self._world.nodes
         free = np.maximum(nodes.allocatable - nodes.used - self.reserved(), 0)
-        return self._world.columns.sums(free)
+        return with_shares(self._world.columns.sums(free))
 
     def charges(self) -> Iterator[Charge]:
         """What queues are charged with, counted anew: pods, reservations, and what is kept for groups."""

@@ -18,7 +18,7 @@ from extender.core.feasibility import Facts, Feasibility
 from extender.core.ids import NodeName
 from extender.core.matching import Ints, Mask
 from extender.core.model import CardRequest, Shape, Shares
-from extender.core.resources import CPU, GPU, MEMORY, PER_CARD, PODS, Columns, Row, exact_sum
+from extender.core.resources import CPU, GPU, GPU_SHARE, HUNDREDTHS, MEMORY, PER_CARD, PODS, Columns, Row, exact_sum
 from extender.core.world import World
 
 Matrix = npt.NDArray[np.int64]
@@ -135,8 +135,8 @@ class Snapshot:
         row, width = self.columns.row(shape.request), self.free.shape[1]
         asked, shares, unknown = [], [], []
         for name, amount in shape.request:
-            if name in PER_CARD and self.cards is not None and shape.cards is not None:
-                continue  # fitted on cards
+            if name == GPU_SHARE or (name in PER_CARD and self.cards is not None and shape.cards is not None):
+                continue  # charged, or fitted on cards
             column = self.columns.of(name)
             if column is None or column >= width:
                 unknown.append((name, amount))
@@ -237,7 +237,11 @@ class Room:
         return found
 
     def usable_on(self, rows: Mask, resource: str) -> int:
-        """What is free of a resource on these rows."""
+        """What is free of a resource on these rows; of what is fitted on cards, any amount."""
+        if resource == GPU_SHARE:
+            return HUNDREDTHS * self.usable_on(rows, GPU)
+        if resource in PER_CARD and self.cards is not None:
+            return _LAST
         column = self.snapshot.columns.of(resource)
         if column is None or column >= self.free.shape[1]:
             return 0

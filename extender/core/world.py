@@ -20,7 +20,7 @@ from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
 from extender.core.membership import Need, Tally, need_of, queue_of
 from extender.core.model import Budget, Group, Node, Pod, Queue, Topology
 from extender.core.reasons import Refusal
-from extender.core.resources import Columns, Row
+from extender.core.resources import Columns, Row, with_shares
 
 #: uids of deleted pods that are remembered, so that a late message does not bring one back
 _REMEMBERED_GONE = 20_000
@@ -87,7 +87,7 @@ class NodeTable:
 
     def totals(self) -> dict[str, int]:
         """What all nodes have together, by resource."""
-        return self.columns.sums(self.allocatable)
+        return with_shares(self.columns.sums(self.allocatable))
 
     def _ensure_width(self, width: int) -> None:
         """Make the arrays at least so many columns wide."""
@@ -117,7 +117,7 @@ class NodeTable:
 
 
 def _placement_facts(node: Node) -> tuple[object, ...]:
-    return (node.labels, node.taints, node.unschedulable, node.ready, node.hami, node.refusing)
+    return (node.labels, node.taints, node.unschedulable, node.ready, node.hami, node.refusing, node.cards)
 
 
 class World:
