@@ -26,9 +26,9 @@ _PODS = resources.Served(resources.PODS, "v1")
 _PASSING = (errors.Conflict, errors.TooManyRequests, errors.ServerError, errors.Unreachable, errors.Unreadable)
 
 
-async def take(api: client.Api, node: str, namespace: str, name: str, seconds: float = LOCK_SECONDS) -> str:
+async def take(api: client.Api, node: str, namespace: str, name: str, seconds: float | None = None) -> str:
     """Take the node's lock for a pod: "" when it has it, else why it has not."""
-    ends = _now() + seconds
+    ends = _now() + (LOCK_SECONDS if seconds is None else seconds)
     while True:
         try:
             why = await _try(api, node, hami.Lock(time.time(), namespace, name))

@@ -146,7 +146,7 @@ def test_a_queue_that_charges_by_share_counts_parts_of_gpus() -> None:
             "{check: bound, group: g, count: 3}",
             "{check: queue_used, queue: q, resources: {nvidia.com/gpu: 900m}, at: 50}",
             "{check: reason, group: g, code: QuotaExceeded, mentions: [q, '0.3', '0.9', 1], at: 50}",
-            "{check: reason, group: h, code: QuotaExceeded, mentions: [top, 2, '0.9'], at: 50}",
+            "{check: reason, group: h, code: QuotaExceeded, mentions: [top, 2, 1], at: 50}",
             "{check: bound, group: i, count: 1, by: 6}",
         )
         == []
