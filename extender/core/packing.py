@@ -201,7 +201,8 @@ def _greedy(field: Field, sequence: Sequence[int]) -> list[Ints] | None:
         if filled is None:
             return None
         counts[which] = filled
-        field.take(stock, which, filled)
+        if which != sequence[-1]:
+            field.take(stock, which, filled)
     return [counts[which] for which in range(len(field.asks))]
 
 
