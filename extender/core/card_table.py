@@ -103,8 +103,11 @@ class CardTable:
                     self._alone[held.place] = held.alone
 
     def over(self, node: NodeName, shares: Shares) -> bool:
-        """True when a card of these is out of use or gone, or more is taken of it than it has."""
-        there = self._nodes.get(node, {})
+        """True when a card of these is out of use or gone, or has less than is taken of it; or when there are none of a
+        node that publishes cards."""
+        there = self._nodes.get(node)
+        if there is None or not any(shares):
+            return (there is None) is any(shares)
         return any(share.card not in there or there[share.card].over for share in each_share(shares))
 
     def free(self, size: int) -> Cards | None:
@@ -184,4 +187,10 @@ class _Held:
     def fits(self, ask: CardAsk) -> bool:
         room = self.memory + need(ask, self.card.memory) <= self.card.memory
         alone = self.alone == 0 and not (ask.cores >= ALONE and self.slots)
-        return room and alone and self.slots < self.card.slots and self.cores + ask.cores <= self.card.cores
+        return (
+            not self.card.trouble
+            and room
+            and alone
+            and self.slots < self.card.slots
+            and self.cores + ask.cores <= self.card.cores
+        )

@@ -103,7 +103,7 @@ class Engine:
         self.world.apply(event)
         pod = self.world.pods.get(event.pod.uid)
         self._charge(before, pod)
-        refusing = self._admissions.judged(before, pod)
+        refusing = self._admissions.judged(before, pod) if self.active else None
         if refusing is not None:
             self._node_is(refusing, now)
         if pod is None or not self.active:

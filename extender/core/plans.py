@@ -357,7 +357,8 @@ class Plans:
         promised = nodes.used[row, :width] + self.ledger.reserved[row, :width]
         if ((promised > nodes.allocatable[row, :width]) & (reservation.request > 0)).any():
             return True
-        return bool(reservation.shares) and nodes.cards.over(reservation.node, reservation.shares)
+        cards = nodes.cards if reservation.shape.cards is not None else None
+        return bool(cards) and nodes.cards.over(reservation.node, reservation.shares)
 
     def _row(self, reservation: Reservation) -> int:
         return self._world.nodes.row_of[reservation.node]

@@ -14,7 +14,8 @@ from extender.core.card_table import CardTable
 from extender.core.cards import ALONE, Cards, accepts, need
 from extender.core.ids import NodeName
 from extender.core.model import Card, CardAsk, CardRequest, Pod, Share, Shares, Trouble
-from tests.builders import GPU, make_pod, make_shape
+from extender.core.placement import Demand, Placement, place
+from tests.builders import GPU, make_node, make_pod, make_room, make_shape
 
 N1, N2 = NodeName("n1"), NodeName("n2")
 WHOLE = CardRequest((CardAsk(1),))
@@ -362,9 +363,9 @@ class Kept:
         for node, given_ in [(pod.node, pod.shares) for pod in self.pods.values()] + self.reserved:
             want.update((node, share.card) for container in given_ for share in container)
         free, found = self.table.free(2), {}
-        for place, row in enumerate(free._row.tolist() if free is not None else []):
-            key = ((N1, N2)[row], free.roll.cards[place].id)
-            found[key] = int(free.roll.total[place, 0] - free.free[place, 0])
+        for at, row in enumerate(free._row.tolist() if free is not None else []):
+            key = ((N1, N2)[row], free.roll.cards[at].id)
+            found[key] = int(free.roll.total[at, 0] - free.free[at, 0])
         there = {(node, name) for node, published in self.known.items() for name in published}
         assert {key: found[key] for key in there} == {key: want[key] for key in there}
 
@@ -376,3 +377,44 @@ def test_what_is_taken_is_the_sum_of_pods_and_reservations(steps: list[tuple]) -
     for kind, *rest in steps:
         getattr(kept, kind)(*rest)
         kept.check()
+
+
+# --- gangs over nodes --------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(decks, min_size=1, max_size=3), st.lists(st.tuples(requests, st.integers(1, 3)), min_size=1, max_size=3)
+)
+def test_a_placement_of_a_gang_gives_no_card_twice(
+    nodes: list[list[Card]], asked: list[tuple[CardRequest, int]]
+) -> None:
+    """And what one shape alone is refused for is refused by counting every choice."""
+    slots = [sum(one.slots for one in cards if not one.trouble) for cards in nodes]
+    there = [
+        make_node(f"n{n}", {"cpu": 10**6, "memory": 2**40, GPU: slots[n]}, cards=tuple(cards))
+        for n, cards in enumerate(nodes)
+    ]
+    room = make_room(*there)
+    demands = []
+    for request, count in asked:
+        number = sum(one.number for one in request.asks)
+        demands.append(Demand(replace(make_shape({"cpu": 1, GPU: number}), cards=request), count))
+    found = place(room, demands)
+    if isinstance(found, Placement):
+        for row, cards in enumerate(nodes):
+            given_ = [
+                share
+                for rows, pods in zip(found.rows, found.shares, strict=True)
+                for at, containers in zip(rows, pods, strict=True)
+                if at == row
+                for container in containers
+                for share in container
+            ]
+            assert allowed(cards, given_)
+        found.take(room)
+        assert room.cards is not None
+        assert not any(room.cards.overdrawn(row) for row in range(len(nodes)))
+    elif len(asked) == 1 and len(asked[0][0].asks) == 1:
+        one = asked[0][0].asks[0]
+        assert sum(most_pods(cards, one, []) for cards in nodes) < asked[0][1]

@@ -73,6 +73,32 @@ def test_a_reservation_whose_card_falls_ill_is_planned_anew() -> None:
     assert cards(engine, one) == ["g1"]
 
 
+def test_a_plan_made_before_the_node_published_its_cards_is_made_anew() -> None:
+    one = pod("a")
+    engine = Driver(replace(gpu_node("n", 8), hami=True), one)
+    engine.tick()
+    assert (engine.node(one), cards(engine, one)) == ("n", [])
+    engine.see(node())
+    engine.tick()
+    assert (engine.node(one), cards(engine, one)) == ("n", ["g0"])
+    engine.see(node(cards=None))
+    engine.tick()
+    assert cards(engine, one) == []
+
+
+def test_old_refusals_that_a_list_shows_are_no_news() -> None:
+    old = [replace(builders.bound(pod(f"old-{n}"), "n"), phase="Failed", not_admitted=True) for n in range(5)]
+    engine = Driver(node(), *old, one := pod("a"), active=False)
+    engine.send(messages.ActivityChanged(True))
+    engine.tick()
+    assert engine.node(one) == "n"
+    for n in range(3):
+        there = replace(builders.bound(pod(f"new-{n}"), "n"), phase="Pending")
+        engine.see(there, replace(there, phase="Failed", not_admitted=True))
+    engine.tick()
+    assert engine.reason(one) is Reason.NODE_UNAVAILABLE
+
+
 def test_after_a_restart_what_the_gate_holds_has_cards_again() -> None:
     first, second = pod("a"), pod("b")
     engine = Driver(node(), first, second, active=False)
