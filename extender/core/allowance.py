@@ -25,11 +25,13 @@ from extender.core.matching import Mask
 from extender.core.model import Shape
 from extender.core.quota import Sums
 from extender.core.reasons import Reason, Refusal
-from extender.core.resources import Amounts, Row, add, told
+from extender.core.resources import GPU, GPU_SHARE, Amounts, Row, add, told
 from extender.core.snapshot import Room
 from extender.core.usage import Usage
 
 _NOTHING: Mapping[str, int] = {}
+#: what is the same in the other way of counting GPUs
+_OTHERWISE = {GPU: GPU_SHARE, GPU_SHARE: GPU}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +125,10 @@ class Allowance:
         for resource, amount in asked.items():
             if not amount or resource not in tree.owned:
                 continue
-            owners = [(n, at.owned[resource]) for n in self._path if (at := tree.at(n)) and resource in at.owned]
+            owned = [(n, at.owned) for n in self._path if (at := tree.at(n)) is not None]
+            owners = [(n, amounts[resource]) for n, amounts in owned if resource in amounts]
+            if not owners and any(_OTHERWISE.get(resource) in amounts for _, amounts in owned):
+                continue  # owned in the other way of counting
             for name, most in owners or [(self.queue, 0)]:
                 used = self.firm.get(name, _NOTHING).get(resource, 0) + self._taken.get(resource, 0)
                 if used + amount > most:

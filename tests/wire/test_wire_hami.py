@@ -10,7 +10,7 @@ import yaml
 from wire_objects import node, pod, table
 
 from extender.core.model import Card, CardAsk, CardRequest, Share, Trouble
-from extender.core.resources import GPU, GPU_CORES, GPU_MEMORY, GPU_PERCENT
+from extender.core.resources import GPU, GPU_CORES, GPU_MEMORY, GPU_PERCENT, GPU_SHARE
 from extender.wire import hami
 from extender.wire.objects import decode_node, decode_pod
 
@@ -155,6 +155,23 @@ def test_which_cards_a_pod_takes() -> None:
         nouse_gpuuuid=",",
     )
     assert got == CardRequest((CardAsk(1),), ("A100", "V100"), ("SXM",), ("GPU-a", "GPU-b"), ())
+
+
+@table(
+    "containers, want",
+    {
+        "whole GPUs": ([{GPU: 2}], 200),
+        "memory in MiB is not a part of any card": ([{GPU: 2, GPU_MEMORY: 1000}], 200),
+        "a percentage": ([{GPU: 2, GPU_PERCENT: 30}], 60),
+        "the same percentage twice": ([{GPU: 1, GPU_PERCENT: 30}, {GPU: 2, GPU_PERCENT: 30}], 90),
+        "different ones": ([{GPU: 1, GPU_PERCENT: 30}, {GPU: 2}], 230),
+        "none": ([{"cpu": "1"}], None),
+    },
+)
+def test_what_a_pod_costs_by_share(containers: list[dict], want: int | None) -> None:
+    made = [{"name": "c", "resources": {"requests": one, "limits": one}} for one in containers]
+    got = decode_pod(pod(spec={"containers": made}))
+    assert dict(got.shape.request).get(GPU_SHARE) == want
 
 
 def test_a_pod_without_gpus_asks_for_none() -> None:
