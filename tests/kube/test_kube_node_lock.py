@@ -54,6 +54,7 @@ FREE: dict[str, tuple[str | None, Any]] = {
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_lock, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(node_lock, "SERVED_SECONDS", 0.05)
 
 
 @pytest.mark.parametrize(("lock", "of"), FREE.values(), ids=FREE.keys())
@@ -86,6 +87,15 @@ async def test_a_lock_is_waited_for_while(api: client.Api, stub: kube_stub.Stub,
     stub.on("PATCH", NODE, DONE)
     assert await node_lock.take(api, "n", "ns", "p", 5.0) == ""
     assert stub.count("GET", NODE) == 3
+
+
+async def test_a_pod_that_was_just_served_may_give_its_lock_back(api: client.Api, stub: kube_stub.Stub) -> None:
+    """Else the plugin, which says so first, would find another pod's lock."""
+    stub.on("GET", NODE, node(held()), node(None, "8"))
+    stub.on("GET", POD, owner("Running", {hami.PHASE: "success"}, nodeName="n"))
+    stub.on("PATCH", NODE, DONE)
+    assert await node_lock.take(api, "n", "ns", "p", 5.0) == ""
+    assert stub.asked[-1].body["metadata"]["resourceVersion"] == "8"
 
 
 async def test_it_is_not_waited_for_without_end(api: client.Api, stub: kube_stub.Stub) -> None:
