@@ -185,7 +185,7 @@ class Room:
         self.free = (snapshot.free if free is None else free).copy(order="F")
         cards = snapshot.cards if cards is None else cards
         self.cards = cards.copy() if cards is not None else None
-        #: grows with each change of `free`
+        #: grows with each change of what is free
         self.changes = 0
         #: sums over ready nodes that are open to pods, until something is taken or given back
         self._usable: dict[str, int] = {}
@@ -218,6 +218,7 @@ class Room:
         """Use up shares of a node's cards, or give them back (sign -1)."""
         if shares and self.cards is not None:
             self.cards.take(row, shares, sign)
+            self.changes += 1
 
     def give_back(self, row: int, request: Row, count: int = 1, shares: Shares = ()) -> None:
         """Undo `take`, or simulate the absence of pods that run there."""
