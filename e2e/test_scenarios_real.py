@@ -32,11 +32,16 @@ HOLD = {
     "TR-007": 0,
     "TR-008": 0,
     "TR-009": 0,
+    "TR-011": 0,
     "TR-012": 0,
     "TR-013": 0,
     "TR-015": 0,
+    "TR-018": 0,
+    "TR-020": 0,
     "TR-023": 0,
+    "TR-025": 0,
     "TR-026": 0,
+    "TR-030": 0,
     "TR-035": 1,
 }
 #: scenario seconds in a real one: many at once make each other slower than one is alone
