@@ -6,8 +6,10 @@ binding as done that no answer proves.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime
+import weakref
 from collections.abc import Iterator, Mapping
 
 import aiohttp
@@ -16,8 +18,8 @@ from extender.core import gate_messages as gm
 from extender.core import messages
 from extender.core.ids import GroupKey, PodUid, Source
 from extender.core.model import Group, Pod
-from extender.kube import bind, client, errors, evicting, feeds, resources, writes
-from extender.wire import objects, records
+from extender.kube import bind, client, errors, evicting, feeds, node_lock, resources, writes
+from extender.wire import hami, objects, records
 from extender.wire.extender_v1 import WireError
 from permit_gate.owner import Unavailable
 
@@ -30,16 +32,29 @@ class Kubernetes:
     def __init__(self, api: client.Api) -> None:
         self._api = api
         self._served: dict[Source, resources.Served] = {}
+        self._turns = _Turns()
 
     async def bind(self, effect: gm.Bind) -> gm.BindDone:
         """Bind a pod and prove it."""
-        outcome = await bind.bind(
-            self._api, effect.namespace, effect.name, effect.uid, effect.node, dict(effect.annotations)
-        )
-        if outcome.verdict is bind.Verdict.BOUND:
-            return gm.BindDone(effect.uid)
-        text = f"muster: {outcome.verdict}: {outcome.text}"
-        return gm.BindDone(effect.uid, text, gone=outcome.verdict is bind.Verdict.GONE)
+        notes = dict(effect.annotations)
+        if hami.NODE in notes:
+            return await self._bind_locked(effect, notes)
+        return _done(effect, await bind.bind(*self._pod(effect), effect.uid, effect.node, notes))
+
+    async def _bind_locked(self, effect: gm.Bind, notes: Mapping[str, str]) -> gm.BindDone:
+        """Bind a pod whose cards are handed out under the lock of its node: one after the other."""
+        api, namespace, name = self._pod(effect)
+        async with self._turns.of(effect.node):
+            why = await node_lock.take(api, effect.node, namespace, name)
+            if why:
+                return gm.BindDone(effect.uid, f"muster: {why}")
+            outcome = await bind.bind(api, namespace, name, effect.uid, effect.node, notes)
+            if outcome.verdict not in (bind.Verdict.BOUND, bind.Verdict.UNSETTLED):
+                await node_lock.give_back(api, effect.node, namespace, name)
+            return _done(effect, outcome)
+
+    def _pod(self, effect: gm.Bind) -> tuple[client.Api, str, str]:
+        return self._api, effect.namespace, effect.name
 
     async def read_pod(self, namespace: str, name: str) -> Pod | None:
         """The live pod."""
@@ -103,6 +118,24 @@ class Extender:
             uid: dict(verdict.annotations) if isinstance(verdict, records.Grant) else None
             for uid, verdict in said.items()
         }
+
+
+def _done(effect: gm.Bind, outcome: bind.Outcome) -> gm.BindDone:
+    if outcome.verdict is bind.Verdict.BOUND:
+        return gm.BindDone(effect.uid)
+    text = f"muster: {outcome.verdict}: {outcome.text}"
+    return gm.BindDone(effect.uid, text, gone=outcome.verdict is bind.Verdict.GONE)
+
+
+class _Turns:
+    """Who may lock a node next, in the order of their calls."""
+
+    def __init__(self) -> None:
+        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+
+    def of(self, node: str) -> asyncio.Lock:
+        """The turn of this node, which lives as long as somebody has it or waits for it."""
+        return self._locks.setdefault(node, asyncio.Lock())
 
 
 @contextlib.contextmanager

@@ -228,7 +228,8 @@ class Owner:
 
     async def _bind(self, effect: gm.Bind) -> None:
         try:
-            async with self._bindings:
+            # with annotations it may have to wait for its node, and does so with the others of that node alone
+            async with contextlib.nullcontext() if effect.annotations else self._bindings:
                 done = await self._cluster.bind(effect)
         except Exception as error:
             _note("a binding ended in a way that nobody foresaw", error, uid=effect.uid)

@@ -52,7 +52,12 @@ class Absence:
 
     def room(self, room: Room) -> Room:
         """The room without them."""
-        return Room(room.snapshot, room.free + self._relief)
+        without = Room(room.snapshot, room.free + self._relief, cards=room.cards)
+        for pod in self.pods.values():
+            row = self._world.nodes.row_of.get(pod.node) if pod.shares and pod.node is not None else None
+            if row is not None:
+                without.take_cards(row, pod.shares, -1)
+        return without
 
     def usage(self, usage: Usage) -> Usage:
         """What queues use without them."""

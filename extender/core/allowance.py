@@ -23,11 +23,13 @@ from extender.core.matching import Mask
 from extender.core.model import Shape
 from extender.core.quota import Sums
 from extender.core.reasons import Reason, Refusal
-from extender.core.resources import Amounts, Row, add
+from extender.core.resources import GPU, GPU_SHARE, Amounts, Row, add, told
 from extender.core.snapshot import Room
 from extender.core.usage import Usage
 
 _NOTHING: Mapping[str, int] = {}
+#: what is the same in the other way of counting GPUs
+_OTHERWISE = {GPU: GPU_SHARE, GPU_SHARE: GPU}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,11 +120,14 @@ class Allowance:
         for resource, amount in asked.items():
             if not amount or resource not in tree.owned:
                 continue
-            owners = [(n, at.owned[resource]) for n in self._path if (at := tree.at(n)) and resource in at.owned]
+            owned = [(n, at.owned) for n in self._path if (at := tree.at(n)) is not None]
+            owners = [(n, amounts[resource]) for n, amounts in owned if resource in amounts]
+            if not owners and any(_OTHERWISE.get(resource) in amounts for _, amounts in owned):
+                continue  # owned in the other way of counting
             for name, most in owners or [(self.queue, 0)]:
                 used = self.firm.get(name, _NOTHING).get(resource, 0) + self._taken.get(resource, 0)
                 if used + amount > most:
-                    numbers = (("resource", resource), ("asked", amount), ("used", used), ("owned", most))
+                    numbers = told(resource, asked=amount, used=used, owned=most)
                     return Refusal(Reason.FIRM, (("queue", name), *numbers))
         return None
 
@@ -142,7 +147,7 @@ class Allowance:
             at = usage.tree.at(name)
             most = None if at is None else at.capability.get(resource)
             if more and most is not None and usage.committed(name, resource) + more > most:
-                numbers = (("resource", resource), ("asked", amount), ("capability", most))
+                numbers = told(resource, asked=amount, capability=most)
                 return Refusal(Reason.RESERVED, (("queue", name), *numbers))
         kept = usage.unused.get(resource, 0) + grown[-1][1] - amount - taken
         if not kept or not grown[-1][1]:
@@ -150,7 +155,7 @@ class Allowance:
         free = self.room.usable(resource)
         if free - amount >= kept:
             return None
-        return Refusal(Reason.RESERVED, (("resource", resource), ("asked", amount), ("free", free), ("kept", kept)))
+        return Refusal(Reason.RESERVED, told(resource, asked=amount, free=free, kept=kept))
 
 
 def owns(usage: Usage, queue: QueueName, asked: Amounts) -> bool:
@@ -170,7 +175,7 @@ def over_capability(
             amount, there = asked.get(resource, 0), used.get(resource, 0) + taken.get(resource, 0)
             there += usage.withheld.get((name, resource), 0)
             if amount and there + amount > most:
-                numbers = (("resource", resource), ("asked", amount), ("used", there), ("capability", most))
+                numbers = told(resource, asked=amount, used=there, capability=most)
                 return Refusal(Reason.QUOTA, (("queue", name), *numbers))
     return None
 

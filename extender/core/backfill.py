@@ -244,7 +244,7 @@ class Backfill:
         """Its places when what departs by then is gone and these heads have theirs."""
         free = room.free.copy(order="F")
         departures.give_back(free, departures.until(at))
-        there = Room(room.snapshot, free)
+        there = Room(room.snapshot, free, cards=room.cards)
         if standing and usage is self._usage:
             usage = usage.scratch()
         for mark in standing:

@@ -18,16 +18,16 @@ def judged_by(pod: Pod) -> tuple[object, ...]:
     return (pod.shape, pod.task, pod.queue, pod.priority, pod.declared, pod.problems)
 
 
-def use(pod: Pod | None) -> tuple[NodeName, object] | None:
+def use(pod: Pod | None) -> tuple[NodeName, object, object] | None:
     """What the pod takes, and where."""
     if pod is None or pod.node is None or pod.ended:
         return None
-    return (pod.node, pod.shape.request)
+    return (pod.node, pod.shape.request, pod.shares)
 
 
 def node_facts(node: Node) -> tuple[object, ...]:
     """What of a node plans rest on."""
-    return (node.labels, node.taints, node.unschedulable, node.ready, node.allocatable)
+    return (node.labels, node.taints, node.unschedulable, node.ready, node.allocatable, node.cards, node.refusing)
 
 
 def asked(group: Group | None) -> tuple[object, ...]:

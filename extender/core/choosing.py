@@ -340,13 +340,14 @@ def _spare(case: Case, ranked: Sequence[Pod], draft: Draft | None) -> Draft | No
     for member, node in plan.places:
         placed.add(rows[node])
         room.take(rows[node], room.snapshot.want(member.shape).request)
+        room.take_cards(rows[node], member.shares)
     place_of = {pod.uid: n for n, pod in enumerate(ranked)}
     units = sorted(draft.units, key=lambda unit: (-len(unit), -max(place_of[pod.uid] for pod in unit)))
     columns = sorted({column for shape, _ in case.wanted for column, _ in room.snapshot.want(shape).asked})
     for unit in units:
         _give_back(case, room, unit, -1)
         there = {row for pod in unit if pod.node is not None and (row := rows.get(pod.node)) in placed}
-        needed = any(room.free[row, column] < 0 for row in there for column in columns)
+        needed = any(room.overdrawn(row, columns) for row in there)
         if needed or not _stands_without(case, draft, unit):
             _give_back(case, room, unit, 1)
     return draft if isinstance(case.fits(draft.room, draft.usage), Plan) else None
@@ -356,7 +357,7 @@ def _give_back(case: Case, room: Room, unit: Unit, sign: int) -> None:
     rows = room.snapshot.row_of
     for pod in unit:
         if pod.node in rows:
-            room.give_back(rows[pod.node], case.row(pod), sign)
+            room.give_back(rows[pod.node], case.row(pod), sign, pod.shares)
 
 
 def _stands_without(case: Case, draft: Draft, unit: Unit) -> bool:

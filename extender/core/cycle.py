@@ -111,6 +111,8 @@ class Cycle(Records):
             self._give_up_round()
         else:
             sweep.resume(snapshot)
+            if snapshot is not None:
+                sweep.room = self.plans.less_kept_cards(sweep.room)
 
     def _state_of_room(self) -> object:
         reserved = (self.plans.ledger.changes, self.plans.earmarks.changes)
@@ -269,7 +271,7 @@ class Cycle(Records):
         self.effects += effects
         if (again := self.preemption.again_at(entry.key, now)) is not None:
             self.look_at(entry.key, again)
-        return left
+        return self.plans.out_of_use(entry, left, room, now)
 
     def _count_members(self, entry: Entry, now: float) -> None:
         need, tally = self.world.need(entry.key), self.world.tallies[entry.key]

@@ -185,7 +185,7 @@ class Draft:
             self._gone[pod.group] += sign
             self._gone_of[pod.group, pod.task] += sign
             if pod.node in rows:
-                self.room.give_back(rows[pod.node], self._case.row(pod), sign)
+                self.room.give_back(rows[pod.node], self._case.row(pod), sign, pod.shares)
             for budget in self._case.disruptions.of(pod):
                 self._leave[budget.namespace, budget.name] += sign
         self._owed.clear()

@@ -16,12 +16,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from extender.core import changes, messages, plans
+from extender.core.admissions import Admissions
 from extender.core.backlog import Backlog
 from extender.core.cycle import Cycle
 from extender.core.explain import is_ours
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.membership import Need, Standing, satisfied, standing
-from extender.core.model import Group, Hold, Pod
+from extender.core.model import Group, Hold, Node, Pod
 from extender.core.planning import Entry
 from extender.core.preemption import Decision
 from extender.core.reasons import Overcommit, Reason, Refusal
@@ -33,15 +34,16 @@ from extender.core.world import World
 FAILED_RETRY_SECONDS = 1.0
 #: a group whose plans kube-scheduler refused so often is tried anew when it is time, not for each call
 _TRIED_AT_ONCE = 2
-#: of so many members of a group the offered lists are kept: each may name thousands of nodes
-_OFFERED_MEMBERS = 64
+#: a node or card whose kubelet refused so many pods in a row gets nothing more until it reports a change
+MAX_REJECTIONS = 3
 
 
 class Engine:
     """All state of the extender's decisions. One owner calls `handle`; everybody may read `view`."""
 
-    def __init__(self, nominate_above: int, turns: int | None = None) -> None:
+    def __init__(self, nominate_above: int, turns: int | None = None, max_rejections: int = MAX_REJECTIONS) -> None:
         self.world = World()
+        self._admissions = Admissions(self.world, max_rejections)
         self.active = False
         self._cycle = Cycle(self.world, nominate_above, turns)
         self._plans = self._cycle.plans
@@ -105,6 +107,9 @@ class Engine:
         self.world.apply(event)
         pod = self.world.pods.get(event.pod.uid)
         self._charge(before, pod)
+        refusing = self._admissions.judged(before, pod) if self.active else None
+        if refusing is not None:
+            self._node_is(refusing, now)
         if pod is None or not self.active:
             return
         self._cycle.note_room(before, pod, now)
@@ -193,11 +198,14 @@ class Engine:
         self._cycle.dirty[entry.key] = None
 
     def _node_seen(self, event: messages.NodeSeen, now: float) -> None:
-        before = self.world.node(event.node.name)
-        self.world.apply(event)
-        if before is None or changes.node_facts(before) != changes.node_facts(event.node):
-            self._cycle.suspects.add(event.node.name)
-            self._cycle.backfill.runs.doubt_node(event.node.name)
+        self._node_is(self._admissions.seen(self.world.node(event.node.name), event.node), now)
+
+    def _node_is(self, node: Node, now: float) -> None:
+        before = self.world.node(node.name)
+        self.world.apply(messages.NodeSeen(node))
+        if before is None or changes.node_facts(before) != changes.node_facts(node):
+            self._cycle.suspects.add(node.name)
+            self._cycle.backfill.runs.doubt_node(node.name)
             self._cycle.cluster_changed()
             self._cycle.doubt_refusals()
         if before is not None and self.active:
@@ -206,6 +214,7 @@ class Engine:
     def _node_gone(self, event: messages.NodeGone, now: float) -> None:
         for reservation in self._plans.drop_node(event.name):
             self._cycle.unplaced(reservation.group, PodUid(reservation.slot))
+        self._admissions.gone(event.name)
         self.world.apply(event)
         self._cycle.backfill.runs.doubt_node(event.name)
         self._cycle.cluster_changed()
@@ -285,7 +294,7 @@ class Engine:
 
     def _judge_now(self, entry: Entry, pod: Pod, offered: tuple[NodeName, ...], now: float) -> None:
         if pod.uid in entry.refused:  # taken up again: the list says where its own checks let it go now
-            self._offer(entry, pod.uid, offered, now)
+            entry.offer(pod.uid, offered, now)
             # what keeps members from each other shows only when all are tried: soon no more for each call
             if entry.key.lone or entry.times_refused < _TRIED_AT_ONCE:
                 entry.retry_at = now
@@ -294,7 +303,7 @@ class Engine:
 
     def _not_offered(self, entry: Entry, pod: Pod, offered: tuple[NodeName, ...], now: float) -> None:
         """kube-scheduler's own checks took the planned node away: the offered list is the truth."""
-        self._offer(entry, pod.uid, offered, now)
+        entry.offer(pod.uid, offered, now)
         room = self._cycle.room()
         left: Refusal | None = None
         if not self._plans.move(entry, pod, room, now):
@@ -320,17 +329,10 @@ class Engine:
         elif not is_ours(pod.rejection):
             entry.refused_by = pod.rejection
             entry.refused.add(pod.uid)
-            self._offer(entry, pod.uid, (), now)
+            entry.offer(pod.uid, (), now)
             self._cycle.refuse(entry, plans.refused_by_scheduler(entry), now)
         elif pod.uid not in entry.woken:
             self._lead_rejected(entry, pod, now)
-
-    def _offer(self, entry: Entry, uid: PodUid, offered: tuple[NodeName, ...], now: float) -> None:
-        entry.offered.pop(uid, None)
-        if len(entry.offered) >= _OFFERED_MEMBERS:
-            del entry.offered[next(iter(entry.offered))]
-        entry.offered[uid] = frozenset(offered)
-        entry.offered_at = now
 
     def _filter_rejected(self, event: messages.FilterRejected, now: float) -> None:
         pod = self.world.pods.get(event.uid)

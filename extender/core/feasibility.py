@@ -70,9 +70,11 @@ class Facts:
         self.roster = roster
         self.taints = taints
         self.levels = levels
-        #: rows that are nodes and ready
+        #: rows that are nodes, ready, and not refusing
         self.takes = takes
         self._open: Mask | None = None
+        self._outage: Mask | None = None
+        self._mended: Facts | None = None
         self._labels = labels
         self._masks: dict[Constraints, Mask] = {}
         self._unions: dict[frozenset[Constraints], Mask] = {}
@@ -86,6 +88,25 @@ class Facts:
             cordoned = np.array([node is not None and node.unschedulable for node in self.nodes], dtype=bool)
             self._open = self.takes & ~cordoned
         return self._open
+
+    @property
+    def outage(self) -> Mask:
+        """Rows of nodes that are out of use: not ready, cordoned, refusing, or tainted so. Not to be changed."""
+        if self._outage is None:
+            kept = self.taints.where(lambda keeping: matching.mended(keeping) != keeping)
+            self._outage = self.roster.alive & (~self.takes | kept)
+        return self._outage
+
+    @property
+    def mended(self) -> Facts:
+        """The same nodes with all of them in use."""
+        if self._mended is None:
+            rows = np.flatnonzero(self.outage).tolist()
+            keeping = [matching.mended((node.taints, False)) for row in rows if (node := self.nodes[row]) is not None]
+            taints = self.taints.changed(len(self.nodes), rows, keeping)
+            alive = self.roster.alive
+            self._mended = Facts(self.nodes, self.roster, alive, taints, self._labels.copy(), self.levels)
+        return self._mended
 
     def mask(self, constraints: Constraints) -> Mask:
         """Rows of nodes that a pod with these constraints accepts. The mask is shared: not to be changed."""
@@ -151,7 +172,7 @@ class Facts:
         news = [nodes[row] for row in changed]
         takes = np.zeros(len(nodes), dtype=bool)
         takes[: len(self.takes)] = self.takes
-        takes[changed] = [node is not None and node.ready for node in news]
+        takes[changed] = [node is not None and node.ready and not node.refusing for node in news]
         return Facts(
             nodes,
             self._roster_after(nodes, changed),

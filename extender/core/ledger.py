@@ -20,7 +20,7 @@ from typing import NewType
 import numpy as np
 
 from extender.core.ids import GroupKey, NodeName, TaskName
-from extender.core.model import Shape
+from extender.core.model import Shape, Shares
 from extender.core.resources import Amounts, Row
 from extender.core.world import NodeTable
 
@@ -38,6 +38,8 @@ class Reservation:
     node: NodeName
     request: Row
     expected: bool = False
+    #: what it is to have of the node's cards
+    shares: Shares = ()
 
 
 class Overlap(RuntimeError):
@@ -161,6 +163,8 @@ class Ledger:
         self.fit()
         self.changes += 1
         self.reserved[self._nodes.row_of[entry.node], : len(entry.request)] += entry.request
+        if entry.shares:
+            self._nodes.cards.add(entry.node, entry.shares, 1)
 
     def _take_off(self, entry: Reservation) -> None:
         there = self._by_node[entry.node]
@@ -170,6 +174,8 @@ class Ledger:
         self._charge(entry.group, None, entry.shape.request, -1)
         self.changes += 1
         self.reserved[self._nodes.row_of[entry.node], : len(entry.request)] -= entry.request
+        if entry.shares:
+            self._nodes.cards.add(entry.node, entry.shares, -1)
 
     def _forget_in_group(self, entry: Reservation) -> None:
         plan = self._by_group[entry.group]

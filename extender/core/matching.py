@@ -27,6 +27,11 @@ Keeping = tuple[tuple[Taint, ...], bool]
 #: a cordoned node is judged as if it bore this taint
 CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _HARD = ("NoSchedule", "NoExecute")
+#: taints that the cluster itself puts on nodes which are out of use
+_TROUBLES = frozenset(
+    f"node.kubernetes.io/{trouble}"
+    for trouble in ("not-ready", "unreachable", "unschedulable", "out-of-service", "network-unavailable")
+)
 #: so many labels are named where no node has what is asked of them
 _NAMED = 5
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -138,6 +143,11 @@ def _let_in(tolerations: Sequence[Toleration], keeping: Keeping) -> bool:
     taints, cordoned = keeping
     hard = [taint for taint in taints if taint.effect in _HARD] + [CORDON] * cordoned
     return all(tolerates(tolerations, taint) for taint in hard)
+
+
+def mended(keeping: Keeping) -> Keeping:
+    """What keeps pods off a node when it is in use."""
+    return tuple(taint for taint in keeping[0] if taint.key not in _TROUBLES), False
 
 
 def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from extender.core.ids import (
     NO_TASK,
@@ -69,6 +70,54 @@ class Constraints:
 
 
 @dataclass(frozen=True, slots=True)
+class CardAsk:
+    """What one container asks of each of so many different cards. Without `memory` (MiB) and `percent` it takes a
+    card's whole memory; from 100 cores on the card is its own."""
+
+    number: int
+    memory: int | None = None
+    percent: int | None = None
+    cores: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CardRequest:
+    """What a pod asks of cards: init containers first, None for one that asks for none; and which cards it accepts."""
+
+    containers: tuple[CardAsk | None, ...]
+    #: parts of the types that it takes, and that it does not take, in upper case; () says nothing
+    kinds: tuple[str, ...] = ()
+    not_kinds: tuple[str, ...] = ()
+    #: the same of the cards themselves
+    ids: tuple[str, ...] = ()
+    not_ids: tuple[str, ...] = ()
+
+    @property
+    def asks(self) -> tuple[CardAsk, ...]:
+        """What the containers ask for that ask for any."""
+        return tuple(ask for ask in self.containers if ask is not None)
+
+    @property
+    def plain(self) -> bool:
+        """True when whole GPUs of any kind do, so that a node that publishes no cards will do too."""
+        choosy = self.kinds or self.not_kinds or self.ids or self.not_ids
+        return not choosy and all((a.memory, a.percent, a.cores) == (None, None, 0) for a in self.asks)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a container has of one card; memory in MiB."""
+
+    card: str
+    memory: int
+    cores: int
+
+
+#: what a pod has of cards, by container as in its CardRequest
+Shares = tuple[tuple[Share, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """All that placement needs to know of a pod: equal shapes are interchangeable.
 
@@ -77,6 +126,8 @@ class Shape:
 
     request: Amounts
     constraints: Constraints = Constraints()
+    #: None when it asks for no GPU
+    cards: CardRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +181,10 @@ class Pod:
     bound_at: float | None = None
     #: message of PodScheduled=False/Unschedulable as kube-scheduler wrote it, else ""
     rejection: str = ""
+    #: it has failed because its kubelet did not admit it
+    not_admitted: bool = False
+    #: what it was given of its node's cards, as far as an annotation says so
+    shares: Shares = ()
     #: what is wrong with the object, in words that name the field; () when it is sound
     problems: tuple[str, ...] = ()
 
@@ -164,6 +219,32 @@ class Pod:
         return self.node is None and not self.ended and not self.terminating
 
 
+class Trouble(StrEnum):
+    """Why a card takes no share."""
+
+    NONE = ""
+    UNHEALTHY = "unhealthy"
+    CORDONED = "cordoned"
+    #: the kubelet refused pods that were given it, one after the other
+    REFUSED = "refused by its kubelet"
+    #: it is cut into MIG instances, which are resources of their own
+    MIG = "in MIG mode"
+    #: its node publishes it no more
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A GPU card that pods share, as its node publishes it: so many pods at most, MiB of memory, and cores."""
+
+    id: str
+    slots: int
+    memory: int
+    cores: int
+    kind: str = ""
+    trouble: Trouble = Trouble.NONE
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node; `allocatable` is from status only and always contains `pods`."""
@@ -177,6 +258,10 @@ class Node:
     ready: bool = True
     #: bears a HAMi register annotation: its devices are handed out by annotations in the Binding
     hami: bool = False
+    #: its cards, in their order; None when it publishes none, () when what it publishes cannot be read
+    cards: tuple[Card, ...] | None = None
+    #: its kubelet refused pods one after the other: it gets nothing until it reports a change
+    refusing: bool = False
     problems: tuple[str, ...] = ()
 
 
@@ -291,6 +376,8 @@ class Queue:
     stale: int | None = None
     #: what waits there for room is shown to a cluster autoscaler
     visible: bool = False
+    #: GPUs are counted by share: its amounts name resources.GPU_SHARE instead of GPUs
+    by_share: bool = False
     uid: str = ""
     generation: int = 0
     #: as it stands in an object of ours

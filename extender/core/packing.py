@@ -15,7 +15,9 @@ from itertools import permutations
 
 import numpy as np
 
+from extender.core.cards import Cards
 from extender.core.matching import Ints, Mask
+from extender.core.model import CardRequest, Shares
 from extender.core.snapshot import Matrix, Want
 
 #: so many asks are tried in every order; more of them in rotations only
@@ -41,30 +43,58 @@ class Ask:
     count: int
     mask: Mask
 
-    def capacity(self, free: Matrix, mask: Mask) -> Ints:
-        """How many of the pods each node takes alone; `mask` is for the rows of `free`."""
+    def capacity(self, free: Matrix, mask: Mask, cards: Cards | None = None) -> Ints:
+        """How many of the pods each node takes alone; `mask` is for the rows of `free`, and so are the cards."""
         if self.want.unknown:
             return np.zeros(len(free), dtype=np.int64)
         capacity = np.where(mask, self.count, 0)
         for column, amount in self.want.asked:
             np.minimum(capacity, free[:, column] // amount, out=capacity)
+        if self.want.cards is not None:
+            np.minimum(capacity, card_capacity(self.want.cards, cards, self.count), out=capacity)
         return np.maximum(capacity, 0, out=capacity)
+
+
+def card_capacity(request: CardRequest, cards: Cards | None, most: int) -> Ints | int:
+    """How many pods the cards of each node take, up to `most`."""
+    if cards is None:
+        return most if request.plain else 0
+    found = cards.capacity(request, most)
+    return found if request.plain else np.where(cards.there, found, 0)
+
+
+@dataclass(slots=True)
+class Stock:
+    """What is left of the nodes while they are packed."""
+
+    free: Matrix
+    cards: Cards | None
 
 
 class Field:
     """The nodes on which is packed: their free room and what each ask sees of them."""
 
-    def __init__(self, free: Matrix, rows: Ints, asks: Sequence[Ask]) -> None:
+    def __init__(self, free: Matrix, rows: Ints, asks: Sequence[Ask], cards: Cards | None = None) -> None:
         """`rows` are ordered by node name."""
         self.free: Matrix = free.T[:, rows].T
+        asked = cards is not None and any(ask.want.cards is not None for ask in asks)
+        self.cards = cards.among(rows) if cards is not None and asked else None
         self.asks = asks
         self.masks = [ask.mask[rows] for ask in asks]
         self.lates = [ask.want.late[rows] if ask.want.late is not None else None for ask in asks]
 
-    def fill(self, free: Matrix, which: int) -> Ints | None:
+    def stock(self) -> Stock:
+        """All that is there, to be used up."""
+        return Stock(self.free.copy(order="F"), self.cards.copy() if self.cards is not None else None)
+
+    def capacity(self, stock: Stock, which: int) -> Ints:
+        """How many pods of an ask each node takes."""
+        return self.asks[which].capacity(stock.free, self.masks[which], stock.cards)
+
+    def fill(self, stock: Stock, which: int) -> Ints | None:
         """Counts per node for one ask, its whole count: the fullest nodes that still fit come first."""
-        ask, late = self.asks[which], self.lates[which]
-        capacity = ask.capacity(free, self.masks[which])
+        ask, late, free = self.asks[which], self.lates[which], stock.free
+        capacity = self.capacity(stock, which)
         if capacity.sum() < ask.count:
             return None
         fitting = np.flatnonzero(capacity)
@@ -76,10 +106,17 @@ class Field:
         counts[chosen] = first_of(capacity[chosen], ask.count)
         return counts
 
-    def take(self, free: Matrix, which: int, counts: Ints) -> None:
+    def take(self, stock: Stock, which: int, counts: Ints) -> None:
         """Use up room for these counts of an ask."""
-        for column, amount in self.asks[which].want.asked:
-            free[:, column] -= counts * amount
+        want = self.asks[which].want
+        for column, amount in want.asked:
+            stock.free[:, column] -= counts * amount
+        if want.cards is not None and stock.cards is not None:
+            for node in np.flatnonzero(counts).tolist():
+                for _ in range(int(counts[node])):
+                    shares = stock.cards.choose(node, want.cards)
+                    assert shares is not None, "the cards take as many as was counted"
+                    stock.cards.take(node, shares)
 
 
 def first_of(capacity: Ints, count: int) -> Ints:
@@ -90,13 +127,13 @@ def first_of(capacity: Ints, count: int) -> Ints:
 
 def pack(field: Field, effort: Effort) -> list[Ints] | None:
     """Counts per node of `field` for each ask, all of them whole; None when no way was found."""
-    capacities = [ask.capacity(field.free, mask) for ask, mask in zip(field.asks, field.masks, strict=True)]
+    stock = Stock(field.free, field.cards)
+    capacities = [field.capacity(stock, which) for which in range(len(field.asks))]
     if any(int(c.sum()) < ask.count for c, ask in zip(capacities, field.asks, strict=True)):
         return None
     if len(field.asks) > 1 and _too_much(field):
         return None
-    fitting = [int(np.count_nonzero(capacity)) for capacity in capacities]
-    hardest = sorted(range(len(fitting)), key=lambda i: (fitting[i], -field.asks[i].want.share, i))
+    hardest = _hardest(field, capacities)
     for number, sequence in enumerate(_orders(hardest)):
         if number:
             effort.fillings -= len(sequence)
@@ -108,6 +145,17 @@ def pack(field: Field, effort: Effort) -> list[Ints] | None:
     return _search(field, hardest, effort) if len(field.asks) > 1 else None
 
 
+def sequences(field: Field) -> Iterator[Sequence[int]]:
+    """The orders in which asks are filled: the hardest first, then others."""
+    stock = Stock(field.free, field.cards)
+    return _orders(_hardest(field, [field.capacity(stock, which) for which in range(len(field.asks))]))
+
+
+def _hardest(field: Field, capacities: Sequence[Ints]) -> list[int]:
+    fitting = [int(np.count_nonzero(capacity)) for capacity in capacities]
+    return sorted(range(len(fitting)), key=lambda i: (fitting[i], -field.asks[i].want.share, i))
+
+
 def fitting_count(field: Field) -> int:
     """How many of all asked pods fit when they are filled as far as they go, one ask after the other."""
     by_share = sorted(range(len(field.asks)), key=lambda i: (field.asks[i].want.share, i))
@@ -115,11 +163,11 @@ def fitting_count(field: Field) -> int:
 
 
 def _filled(field: Field, sequence: Sequence[int]) -> int:
-    free, total = field.free.copy(order="F"), 0
+    stock, total = field.stock(), 0
     for which in sequence:
-        capacity = field.asks[which].capacity(free, field.masks[which])
+        capacity = field.capacity(stock, which)
         counts = first_of(capacity, field.asks[which].count)
-        field.take(free, which, counts)
+        field.take(stock, which, counts)
         total += int(counts.sum())
     return total
 
@@ -146,14 +194,15 @@ def _orders(hardest: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def _greedy(field: Field, sequence: Sequence[int]) -> list[Ints] | None:
-    free = field.free.copy(order="F")
+    stock = field.stock()
     counts: dict[int, Ints] = {}
     for which in sequence:
-        filled = field.fill(free, which)
+        filled = field.fill(stock, which)
         if filled is None:
             return None
         counts[which] = filled
-        field.take(free, which, filled)
+        if which != sequence[-1]:
+            field.take(stock, which, filled)
     return [counts[which] for which in range(len(field.asks))]
 
 
@@ -174,11 +223,12 @@ class _Search:
         self._effort = effort
         self._nodes = nodes.tolist()
         self._free: list[list[int]] = field.free[nodes].tolist()
+        self._cards = field.cards.among(nodes) if field.cards is not None else None
         self._allowed = [field.masks[which][nodes].tolist() for which in range(len(field.asks))]
         #: which ask each pod belongs to, in the order in which pods are placed
         self._pods = [which for which in sequence for _ in range(field.asks[which].count)]
         self._place: list[int] = []
-        self._dead: set[tuple[int, int, tuple[tuple[int, ...], ...]]] = set()
+        self._dead: set[tuple[object, ...]] = set()
 
     def run(self) -> list[Ints] | None:
         if not self._from(0, 0):
@@ -191,17 +241,20 @@ class _Search:
     def _from(self, pod: int, first: int) -> bool:
         if pod == len(self._pods):
             return True
-        state = (pod, first, tuple(map(tuple, self._free)))
+        state = (pod, first, tuple(map(tuple, self._free)), *map(self._look, range(len(self._nodes))))
         if state in self._dead:
             return False
         tried: set[tuple[object, ...]] = set()
         for node in range(first, len(self._nodes)):
-            look = (*self._free[node], *(allowed[node] for allowed in self._allowed))
+            look = (*self._free[node], *(allowed[node] for allowed in self._allowed), self._look(node))
             if look not in tried and self._put(pod, node):
                 return True
             tried.add(look)
         self._dead.add(state)
         return False
+
+    def _look(self, node: int) -> bytes:
+        return self._cards.look(node) if self._cards is not None else b""
 
     def _put(self, pod: int, node: int) -> bool:
         """Try this pod on this node and all that follow; the room is as before when it fails."""
@@ -212,13 +265,28 @@ class _Search:
         self._effort.steps -= 1
         if self._effort.steps < 0:
             return False
+        shares = self._shares(which, node)
+        if shares is None:
+            return False
         for column, amount in asked:
             free[column] -= amount
+        self._take(node, shares, 1)
         self._place.append(node)
         same = pod + 1 < len(self._pods) and self._pods[pod + 1] == which
         if self._from(pod + 1, node if same else 0):
             return True
         self._place.pop()
+        self._take(node, shares, -1)
         for column, amount in asked:
             free[column] += amount
         return False
+
+    def _shares(self, which: int, node: int) -> Shares | None:
+        request = self._field.asks[which].want.cards
+        if request is None or self._cards is None:
+            return ()
+        return self._cards.choose(node, request)
+
+    def _take(self, node: int, shares: Shares, sign: int) -> None:
+        if self._cards is not None:
+            self._cards.take(node, shares, sign)

@@ -11,17 +11,18 @@ the narrower domains are needed, as few as possible. Among domains that fit, the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from extender.core import packing, shortage
+from extender.core.cards import Cards
 from extender.core.feasibility import Facts
 from extender.core.ids import NO_TASK, TaskName
 from extender.core.matching import Ints, Mask
-from extender.core.model import Shape
+from extender.core.model import Shape, Shares
 from extender.core.packing import Ask, Effort, Field
 from extender.core.reasons import Reason, Refusal
 from extender.core.snapshot import Room
@@ -55,6 +56,8 @@ class Placement:
     #: the narrowest domain known to hold all of them; () is the whole cluster
     keys: Keys = ()
     domain: tuple[str, ...] = ()
+    #: what each pod gets of its node's cards, as `rows`; () where no demand asks for cards
+    shares: tuple[tuple[Shares, ...], ...] = ()
 
     def take(self, room: Room) -> None:
         """Use up what this placement needs."""
@@ -62,6 +65,13 @@ class Placement:
             request = room.snapshot.want(demand.shape).request
             for row, count in Counter(rows).items():
                 room.take(row, request, count)
+        for rows, shares in zip(self.rows, self.shares, strict=False):
+            for row, share in zip(rows, shares, strict=True):
+                room.take_cards(row, share)
+
+    def shares_of(self, demand: int) -> tuple[Shares, ...]:
+        """What each pod of a demand gets of cards."""
+        return self.shares[demand] if self.shares else ((),) * len(self.rows[demand])
 
 
 def place(
@@ -115,7 +125,8 @@ def _place_lone(room: Room, demand: Demand) -> Placement | Refusal:
     ask = _ask(room, demand)
     row = None if ask.want.unknown else _lone(room, ask)
     if row is not None:
-        return Placement((demand,), ((row,),))
+        shares = hand_out(room, (ask,), ((row,),), ((0,),))
+        return Placement((demand,), ((row,),), shares=shares)
     return shortage.of_nodes(room, (demand,), (ask,)) or shortage.of_room(room, (demand,), (ask,))
 
 
@@ -123,6 +134,8 @@ def _lone(room: Room, ask: Ask) -> int | None:
     free, want, fits = room.free, ask.want, ask.mask
     for column, amount in want.asked:
         fits = fits & (free[:, column] >= amount)
+    if want.cards is not None:
+        fits = fits & (packing.card_capacity(want.cards, room.cards, 1) > 0)
     rows = fits.nonzero()[0]
     if not len(rows):
         return None
@@ -150,6 +163,39 @@ def _stages(facts: Facts, required: str | None, preferred: str | None) -> list[K
     return [inner[:end] for end in range(len(inner), len(outer), -1)] + [outer]
 
 
+def hand_out(
+    room: Room, asks: Sequence[Ask], placed: Sequence[Sequence[int]], sequences: Iterable[Sequence[int]]
+) -> tuple[tuple[Shares, ...], ...]:
+    """Which shares of their nodes' cards these pods get; () where none asks for any.
+
+    They were packed in one of these sequences, by the same rule, so one of them succeeds.
+    """
+    if room.cards is None or all(ask.want.cards is None for ask in asks):
+        return ()
+    for sequence in sequences:
+        cards = room.cards.copy()
+        given: list[tuple[Shares, ...]] = [()] * len(asks)
+        for which in sequence:
+            shares = _given(cards, asks[which], placed[which])
+            if shares is None:
+                break
+            given[which] = shares
+        else:
+            return tuple(given)
+    raise AssertionError("pods that were packed together have no cards together")
+
+
+def _given(cards: Cards, ask: Ask, rows: Sequence[int]) -> tuple[Shares, ...] | None:
+    found: list[Shares] = []
+    for row in rows:
+        shares = cards.choose(row, ask.want.cards) if ask.want.cards is not None else ()
+        if shares is None:
+            return None
+        cards.take(row, shares)
+        found.append(shares)
+    return tuple(found)
+
+
 class _Planner:
     """One call of `place` for a group."""
 
@@ -170,7 +216,7 @@ class _Planner:
         self._facts = room.snapshot.facts
         self._stages = _stages(self._facts, required, preferred)
         self._finest = self._facts.chain(preferred or required)
-        self._capacities = [ask.capacity(room.free, ask.mask) for ask in asks]
+        self._capacities = [ask.capacity(room.free, ask.mask, room.cards) for ask in asks]
         self._effort = Effort()
 
     def run(self) -> Placement | Refusal:
@@ -217,7 +263,10 @@ class _Planner:
         return rows, counts
 
     def _try(self, rows: Ints) -> list[Ints] | None:
-        return packing.pack(Field(self._room.free, rows, self._asks), self._effort)
+        return packing.pack(self._field(rows), self._effort)
+
+    def _field(self, rows: Ints) -> Field:
+        return Field(self._room.free, rows, self._asks, self._room.cards)
 
     def _fewest(self, rows: Ints, counts: list[Ints], domains: Domains) -> tuple[Ints, list[Ints]]:
         """The same placement, or a better one on as few of these domains as can be found."""
@@ -248,7 +297,10 @@ class _Planner:
         ids = self._facts.domains(self._finest).ids
         neighbours = np.lexsort((self._facts.roster.rank[rows], ids[rows]))
         placed = tuple(tuple(np.repeat(rows[neighbours], number[neighbours]).tolist()) for number in counts)
-        return Placement(tuple(self._demands), placed, keys, domain)
+        shares: tuple[tuple[Shares, ...], ...] = ()
+        if self._room.cards is not None:
+            shares = hand_out(self._room, self._asks, placed, packing.sequences(self._field(rows)))
+        return Placement(tuple(self._demands), placed, keys, domain, shares)
 
     def _refusal(self) -> Refusal:
         room, demands, asks = self._room, self._demands, self._asks

@@ -12,7 +12,7 @@ kept for as many as are missing, also while none of them exists.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.core import placement
@@ -21,13 +21,15 @@ from extender.core.headroom import Behind
 from extender.core.ids import GroupKey, NodeName, PodUid, TaskName
 from extender.core.ledger import Ledger, Slot
 from extender.core.membership import STARTED, Need, Standing, Tally, satisfied, standing
-from extender.core.model import Pod, Shape
+from extender.core.model import Pod, Shape, Shares
 from extender.core.reasons import ALSO, Kind, Reason, Refusal
 from extender.core.snapshot import Room
 from extender.core.world import World
 
 #: room for members that do not exist yet is kept so long after the newest one appeared (design 3.2)
 EXPECT_SECONDS = 10.0
+#: of so many members of a group the offered lists are kept: each may name thousands of nodes
+_OFFERED_MEMBERS = 64
 
 
 @dataclass(slots=True)
@@ -82,6 +84,14 @@ class Entry:
         if not self.offered:
             self.refused_by = ""
 
+    def offer(self, uid: PodUid, nodes: Iterable[NodeName], now: float) -> None:
+        """Believe for a while that the member may go to these nodes only."""
+        self.offered.pop(uid, None)
+        if len(self.offered) >= _OFFERED_MEMBERS:
+            del self.offered[next(iter(self.offered))]
+        self.offered[uid] = frozenset(nodes)
+        self.offered_at = now
+
     def first_pass(self, pod: Pod, offered: Sequence[NodeName]) -> bool:
         """True when the call may be for an older nomination of the pod alone, so that the full list follows.
 
@@ -117,6 +127,8 @@ class Member:
     expected: bool = False
     #: the pod's name; "" while it does not exist
     name: str = field(default="", compare=False)
+    #: what it gets of its node's cards, once it has a place
+    shares: Shares = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +347,7 @@ def begin(wish: Wish, room: Room, allowance: Allowance) -> Plan | Refusal:
     for member, node in places:
         row, request = row_of[node], want(member.shape).request
         room.take(row, request)
+        room.take_cards(row, member.shares)
         allowance.take([(member.shape, 1)])
         allowance.lend(((row, request),), [(member.shape, 1)])
     return Plan(tuple(places))
@@ -376,9 +389,9 @@ def _together(
     requests = [snapshot.want(demand.shape).request for demand in demands]
     allowance.lend(((row, req) for req, to in zip(requests, found.rows, strict=True) for row in to), asked)
     return [
-        (member, name)
-        for equals, rows in zip(alike.values(), found.rows, strict=True)
-        for member, row in zip(equals, rows, strict=True)
+        (replace(member, shares=shares) if shares else member, name)
+        for number, equals in enumerate(alike.values())
+        for member, row, shares in zip(equals, found.rows[number], found.shares_of(number), strict=True)
         if (name := snapshot.names[row]) is not None
     ]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from extender.core import changes, departures, leading, messages, ordering, planning
+from extender.core import changes, departures, leading, messages, ordering, outage, planning
 from extender.core.allowance import Allowance, over_capability
 from extender.core.asking import Asking
 from extender.core.budgets import Disruptions
@@ -22,9 +22,10 @@ from extender.core.headroom import FREE, Behind, Headroom, Headrooms
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Ledger, Reservation, Slot
 from extender.core.messages import Effect
-from extender.core.model import Hold, Pod
+from extender.core.model import Hold, Pod, Shares
 from extender.core.planning import Entry, Member, Plan, Wish
 from extender.core.reasons import Reason, Refusal
+from extender.core.resources import with_shares
 from extender.core.snapshot import Matrix, Room
 from extender.core.usage import Charge, Usage
 from extender.core.world import World
@@ -110,7 +111,7 @@ class Plans:
         """Plan one member anew within the nodes offered to it, beside its siblings; False if impossible."""
         old = self.ledger.release(Slot(pod.uid))
         assert old is not None, f"{pod.uid} has no plan to move"
-        room.give_back(self._row(old), old.request)
+        room.give_back(self._row(old), old.request, shares=old.shares)
         outcome = self._fulfil(entry, self._alone(entry, old), room, now)
         if isinstance(outcome, Refusal):
             self._restore([old], room)
@@ -157,6 +158,18 @@ class Plans:
         order, asked = self.asking.order_key(entry), self.asking.asked(entry)
         mine = ordering.Turn(self._world.queue_of(entry.key), order, asked)
         return lambda mark: ordering.passes(self._usage, mine, ordering.Turn(mark.queue, mark.order, mark.asked))
+
+    def out_of_use(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> Refusal:
+        """The refusal, or another one where the group would have places with all nodes and cards in use."""
+        whole = room.mended() if refusal.reason in outage.MENDABLE else None
+        wish = self.wish(entry, now) if whole is not None else None
+        if whole is None or not isinstance(wish, Wish):
+            return refusal
+        outcome = self._fulfil(entry, wish, whole, now)
+        if isinstance(outcome, Refusal) or not outcome.places:
+            return refusal
+        rows = self._world.nodes.row_of
+        return outage.refusal(room, [(rows[node], member.shares) for member, node in outcome.places])
 
     def could_start(self, entry: Entry, room: Room, now: float) -> bool:
         """True when the group would have its places if nothing else ran."""
@@ -277,8 +290,13 @@ class Plans:
             return False
         if over_capability(self._usage, self._world.queue_of(pod.group), dict(pod.shape.request)) is not None:
             return False
+        shares: Shares | None = ()
+        if nodes.cards and pod.shape.cards is not None:
+            shares = nodes.cards.choose(node, pod.shape.cards)
+        if shares is None:
+            return False
         slot = Slot(pod.uid)
-        self.ledger.reserve(Reservation(slot, pod.group, pod.task, pod.shape, node, request))
+        self.ledger.reserve(Reservation(slot, pod.group, pod.task, pod.shape, node, request, shares=shares))
         return True
 
     def broken(self, suspects: set[NodeName], facts: Facts) -> Iterator[Reservation]:
@@ -302,11 +320,17 @@ class Plans:
         self.ledger.fit()
         return self.earmarks.added_to(self.ledger.reserved)
 
+    def less_kept_cards(self, room: Room) -> Room:
+        """The room without the cards that are kept for groups: the victims may stand there still."""
+        for place in self.earmarks if room.cards is not None else ():
+            room.take_cards(self._row(place), place.shares)
+        return room
+
     def free(self) -> dict[str, int]:
         """What neither pods nor reservations take of the nodes, by resource."""
         nodes = self._world.nodes
         free = np.maximum(nodes.allocatable - nodes.used - self.reserved(), 0)
-        return self._world.columns.sums(free)
+        return with_shares(self._world.columns.sums(free))
 
     def charges(self) -> Iterator[Charge]:
         """What queues are charged with, counted anew: pods, reservations, and what is kept for groups."""
@@ -333,7 +357,10 @@ class Plans:
         nodes = self._world.nodes
         row, width = self._row(reservation), len(reservation.request)
         promised = nodes.used[row, :width] + self.ledger.reserved[row, :width]
-        return bool(((promised > nodes.allocatable[row, :width]) & (reservation.request > 0)).any())
+        if ((promised > nodes.allocatable[row, :width]) & (reservation.request > 0)).any():
+            return True
+        cards = nodes.cards if reservation.shape.cards is not None else None
+        return bool(cards) and nodes.cards.over(reservation.node, reservation.shares)
 
     def _row(self, reservation: Reservation) -> int:
         return self._world.nodes.row_of[reservation.node]
@@ -354,7 +381,7 @@ class Plans:
         freed = [r for r in self.ledger.of_group(entry.key).values() if r.expected or not expected_only]
         for reservation in freed:
             self.ledger.release(reservation.slot)
-            room.give_back(self._row(reservation), reservation.request)
+            room.give_back(self._row(reservation), reservation.request, shares=reservation.shares)
         return freed
 
     def _restore(self, before: list[Reservation], room: Room) -> None:
@@ -362,6 +389,7 @@ class Plans:
             if not reservation.expected:
                 self.ledger.reserve(reservation)
                 room.take(self._row(reservation), reservation.request)
+                room.take_cards(self._row(reservation), reservation.shares)
 
     def _note_freed(self, before: list[Reservation]) -> None:
         now = {slot: r.node for slot, r in self.ledger.of_group(before[0].group).items()} if before else {}
@@ -371,7 +399,11 @@ class Plans:
         for member, node in plan.places:
             request = self._world.columns.row(member.shape.request)
             self.ledger.reserve(
-                Reservation(member.slot, entry.key, member.task, member.shape, node, request, member.expected)
+                Reservation(
+                    *(member.slot, entry.key, member.task, member.shape, node, request),
+                    expected=member.expected,
+                    shares=member.shares,
+                )
             )
         if plan.places:
             entry.planned_at = now

@@ -39,11 +39,14 @@ from extender.core.world import World
 
 #: reasons that room or quota in use by others would end
 MENDED = frozenset(
-    (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUOTA, Reason.RESERVED)
+    (
+        *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.DEVICE_NO_FIT, Reason.TOPOLOGY, Reason.UNLABELLED),
+        *(Reason.QUOTA, Reason.RESERVED),
+    )
 )
 #: of these, those that may turn out to be another one when victims are thought away
 _SUMS = (Reason.RESOURCES,)
-_SHAPES = (Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED)
+_SHAPES = (Reason.FRAGMENTED, Reason.DEVICE_NO_FIT, Reason.TOPOLOGY, Reason.UNLABELLED)
 #: who has not left after so long is not waited for any more
 STUCK_SECONDS = 900.0
 
@@ -145,7 +148,7 @@ class Preemption:
         """What is kept for the group is free for it now."""
         places = self._plans.earmarks.lift(entry.key)
         for place in places:
-            room.give_back(self._world.nodes.row_of[place.node], place.request)
+            room.give_back(self._world.nodes.row_of[place.node], place.request, shares=place.shares)
         self._firm.refresh(entry.key)
         return places
 
@@ -183,24 +186,28 @@ class Preemption:
         rows = self._world.nodes.row_of
         for place in before:
             free.take(rows[place.node], place.request)
+            free.take_cards(rows[place.node], place.shares)
         if any(self._is_lost(place, free) for place in before):
             return None
         if not self._allows(entry, wish, free, usage):
             return None
         node_of = {place.slot: place.node for place in before}
-        return Decision(Plan(tuple((member, node_of[member.slot]) for member in wish.members)))
+        shares_of = {place.slot: place.shares for place in before}
+        members = (replace(member, shares=shares_of[member.slot]) for member in wish.members)
+        return Decision(Plan(tuple((member, node_of[member.slot]) for member in members)))
 
     def _is_lost(self, place: Reservation, free: Room) -> bool:
         """True when the place's node does not take such pods any more, or too much is on it."""
         row, want = self._world.nodes.row_of[place.node], free.snapshot.want(place.shape)
-        return not want.mask[row] or any(free.free[row, column] < 0 for column, _ in want.asked)
+        return not want.mask[row] or free.overdrawn(row, [column for column, _ in want.asked])
 
     def _keep(self, key: GroupKey, plan: Plan, room: Room) -> None:
         places = []
         for member, node in plan.places:
             request = self._world.columns.row(member.shape.request)
             room.take(self._world.nodes.row_of[node], request)
-            places.append(Reservation(member.slot, key, member.task, member.shape, node, request))
+            room.take_cards(self._world.nodes.row_of[node], member.shares)
+            places.append(Reservation(member.slot, key, member.task, member.shape, node, request, shares=member.shares))
         self._plans.earmarks.put(key, places)
         self._firm.refresh(key)
 

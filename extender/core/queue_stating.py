@@ -16,7 +16,7 @@ from extender.core.ids import QueueName, Source
 from extender.core.messages import StateQueue
 from extender.core.model import Queue, QueueCondition, QueueStatus
 from extender.core.quota import Position, Sums
-from extender.core.resources import MAX_AMOUNT, Amounts, add
+from extender.core.resources import GPU, GPU_SHARE, HUNDREDTHS, MAX_AMOUNT, Amounts, add, told
 from extender.core.usage import Usage
 
 #: queues are looked at so often, of which so many are written at most, each at most so often
@@ -124,7 +124,7 @@ def status_of(
     at, used = usage.tree.at(queue.name), usage.of(queue.name)
     assert at is not None
     return QueueStatus(
-        allocated=_stated(used),
+        allocated=_stated(used, queue.by_share),
         share=_decimal(fairshare.dominant(used, share)),
         pending=backlog.groups[queue.name],
         state="Open" if at.closed_by is None else "Closing" if used else "Closed",
@@ -133,8 +133,12 @@ def status_of(
     )
 
 
-def _stated(used: Mapping[str, int]) -> Amounts:
-    return tuple((resource, min(amount, MAX_AMOUNT)) for resource, amount in sorted(used.items())[:_RESOURCES])
+def _stated(used: Mapping[str, int], by_share: bool) -> Amounts:
+    stated = dict(used)
+    stated.pop(GPU_SHARE, None)
+    if by_share and GPU in stated:  # to the whole GPU, rounded up
+        stated[GPU] = -(-used.get(GPU_SHARE, 0) // HUNDREDTHS)
+    return tuple((resource, min(amount, MAX_AMOUNT)) for resource, amount in sorted(stated.items())[:_RESOURCES])
 
 
 def _decimal(share: Fraction | None) -> str:
@@ -154,13 +158,15 @@ def _conditions(at: Position, usage: Usage, lent: Loan | None) -> list[QueueCond
     ]
     if short is not None:
         kind, resource, named, kept = short
-        found.append(QueueCondition(COVERED, False, kind.value, f"{resource}: of {named} only {kept} can be kept", 0))
+        (_, what), (_, of), (_, only) = told(resource, named=named, kept=kept)
+        found.append(QueueCondition(COVERED, False, kind.value, f"{what}: of {of} only {only} can be kept", 0))
     elif at.queue.guarantee and blame is None:
         found.append(QueueCondition(COVERED, True, "Covered", "", 0))
     if lent is not None:
         resource, amount, budget = lent
         by = f"disruption budget {budget}" if budget else "groups that may not be preempted"
-        found.append(QueueCondition(LOANS, False, "Protected", f"{resource}: {amount} borrowed, protected by {by}", 0))
+        (_, what), (_, number) = told(resource, amount=amount)
+        found.append(QueueCondition(LOANS, False, "Protected", f"{what}: {number} borrowed, protected by {by}", 0))
     return found
 
 

@@ -93,6 +93,8 @@ class Tree:
         self.roots = tuple(name for name in self.downwards if len(self._at[name].path) == 1)
         #: resources of which some queue owns something
         self.owned = frozenset(what for at in self._at.values() for what, amount in at.owned.items() if amount)
+        #: some queue charges GPUs by share
+        self.by_share = any(at.queue.by_share for at in self._at.values())
         self.admitting = frozenset(name for name, at in self._at.items() if at.admits)
         #: where a cap is, and of what
         self.capped = tuple((name, resource) for name, at in self._at.items() for resource in at.capability)

@@ -38,6 +38,9 @@ class Reason(StrEnum):
     QUEUED = "Queued"  # waits in its queue: groups before it, or not looked at yet
     RESOURCES = "InsufficientResources"  # not enough free, in quantity or on any fitting nodes
     FRAGMENTED = "Fragmented"  # enough free in sum, but no placement exists
+    DEVICE_NO_FIT = "DeviceNoFit"  # a node has the slots, but no card the memory or the cores
+    DEVICE_UNHEALTHY = "DeviceUnhealthy"  # would fit if the cards that are out of use were in use
+    NODE_UNAVAILABLE = "NodeUnavailable"  # would fit if the nodes that take no pods now took some
     TOPOLOGY = "TopologyUnsatisfied"  # room exists, but in no single domain of the required level
     UNLABELLED = "TopologyUnlabelled"  # room exists on nodes that lack a label of the required level
     CONSTRAINTS = "NoMatchingNode"  # selector, affinity or taints leave no node
@@ -67,6 +70,9 @@ KIND_OF: dict[Reason, Kind] = {
     Reason.QUEUED: Kind.WAIT,
     Reason.RESOURCES: Kind.WAIT,
     Reason.FRAGMENTED: Kind.WAIT,
+    Reason.DEVICE_NO_FIT: Kind.WAIT,
+    Reason.DEVICE_UNHEALTHY: Kind.WAIT,
+    Reason.NODE_UNAVAILABLE: Kind.WAIT,
     Reason.TOPOLOGY: Kind.WAIT,
     Reason.UNLABELLED: Kind.WAIT,
     Reason.CONSTRAINTS: Kind.NEVER,
@@ -83,13 +89,22 @@ KIND_OF: dict[Reason, Kind] = {
 
 
 #: reasons that room would end: they close the queue for ungated pods
-FOR_ROOM = (
-    *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED),
-    *(Reason.QUOTA, Reason.RESERVED, Reason.RESERVED_FOR_HEAD),
-    *(Reason.VICTIMS, Reason.NO_VICTIMS, Reason.FIRM),
+FOR_ROOM = frozenset(
+    {
+        *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED),
+        *(Reason.DEVICE_NO_FIT, Reason.DEVICE_UNHEALTHY, Reason.NODE_UNAVAILABLE),
+        *(Reason.QUOTA, Reason.RESERVED, Reason.RESERVED_FOR_HEAD),
+        *(Reason.VICTIMS, Reason.NO_VICTIMS, Reason.FIRM),
+    }
 )
 #: those of them for which room on nodes is held back
-HELD_BACK = (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.NO_VICTIMS)
+HELD_BACK = frozenset(
+    {
+        *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.NO_VICTIMS),
+        *(Reason.DEVICE_NO_FIT, Reason.DEVICE_UNHEALTHY, Reason.NODE_UNAVAILABLE),
+    }
+)
+
 #: name of the detail that tells which member of its group cannot run
 MEMBER = "member"
 #: name of the detail that tells a second reason, which would stand if the first were gone

@@ -225,7 +225,7 @@ class Records:
 
     def room(self) -> Room:
         """A scratch of the room that is free now."""
-        return Room(self._snapshot())
+        return self.plans.less_kept_cards(Room(self._snapshot()))
 
     def _snapshot(self) -> Snapshot:
         self.plans.firm.begin()

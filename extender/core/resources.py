@@ -18,6 +18,18 @@ Row = npt.NDArray[np.int64]
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
+GPU = "nvidia.com/gpu"
+GPU_MEMORY = "nvidia.com/gpumem"
+GPU_PERCENT = "nvidia.com/gpumem-percentage"
+GPU_CORES = "nvidia.com/gpucores"
+#: asked for each GPU and fitted on cards, never on what a node has allocatable
+PER_CARD = frozenset({GPU_MEMORY, GPU_PERCENT, GPU_CORES})
+#: what a pod is charged where a queue charges by share: GPUs asked x percentage of memory. No node has it, and only
+#: queues that charge so name it
+GPU_SHARE = "muster.dev/gpu-hundredths"
+HUNDREDTHS = 100
+#: what pods ask for that is not compared with what nodes have
+BESIDE_NODES = PER_CARD | {GPU_SHARE}
 #: larger amounts are refused when read (wire), whatever they are of
 MAX_AMOUNT = 2**55
 #: A pod that asks for more of anything is refused when read, a node that has more counts as having so much, and as
@@ -62,8 +74,8 @@ class Columns:
         return self._index.get(name)
 
     def know(self, values: Iterable[tuple[str, int]]) -> bool:
-        """True when each of these has a column."""
-        return all(name in self._index for name, _ in values)
+        """True when each of these has a column, or is fitted on cards."""
+        return all(name in self._index or name in BESIDE_NODES for name, _ in values)
 
     def sums(self, values: npt.NDArray[np.int64]) -> dict[str, int]:
         """The sum of each column of (rows x resources), which may be narrower or wider than what is named."""
@@ -83,6 +95,24 @@ def add(sums: dict[str, int], values: Iterable[tuple[str, int]], number: int = 1
     """Add the amounts so many times to sums by name."""
     for name, amount in values:
         sums[name] = sums.get(name, 0) + number * amount
+
+
+def with_shares(sums: dict[str, int]) -> dict[str, int]:
+    """Sums of what there is, GPUs also as what queues charge that charge by share."""
+    return sums | {GPU_SHARE: HUNDREDTHS * sums[GPU]} if sums.get(GPU) else sums
+
+
+def told(name: str, **amounts: int) -> tuple[tuple[str, str | int], ...]:
+    """A resource and amounts of it in the words of an answer: hundredths of GPUs as GPUs."""
+    if name != GPU_SHARE:
+        return (("resource", name), *amounts.items())
+    return (("resource", GPU), *((what, gpus(amount)) for what, amount in amounts.items()))
+
+
+def gpus(hundredths: int) -> str | int:
+    """GPUs of so many hundredths: a number, or a decimal."""
+    whole, part = divmod(hundredths, HUNDREDTHS)
+    return f"{whole}.{part:02}".rstrip("0") if part else whole
 
 
 def exact_sum(values: Row) -> int:

@@ -7,6 +7,7 @@ counting how many members a domain would take.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -62,14 +63,17 @@ def of_room(room: Room, demands: Sequence[Named], asks: Sequence[Ask]) -> Refusa
     if worst is not None:
         return worst[1]
     for demand, ask in zip(demands, asks, strict=True):
-        fit = int(ask.capacity(room.free, ask.mask).sum())
+        fit = int(ask.capacity(room.free, ask.mask, room.cards).sum())
         if fit < ask.count:
+            device = _device(room, ask)
+            if device is not None:
+                return Refusal(Reason.DEVICE_NO_FIT, (*_blocker(demands, demand), *device))
             small = _too_small(room, ask)
             if small is not None:
                 return Refusal(Reason.RESOURCES, (*_blocker(demands, demand), *small))
             detail = (*_amount(room, ask), ("asked", ask.count), ("fit", fit))
             return Refusal(Reason.FRAGMENTED, (*_blocker(demands, demand), *detail))
-    everything = Field(room.free, room.snapshot.facts.roster.order, asks)
+    everything = Field(room.free, room.snapshot.facts.roster.order, asks, room.cards)
     asked, fit = sum(ask.count for ask in asks), packing.fitting_count(everything)
     return Refusal(Reason.FRAGMENTED, (("asked", asked), ("fit", min(fit, asked - 1))))
 
@@ -114,7 +118,7 @@ def _unlabelled(room: Room, asks: Sequence[Ask], domains: Domains, inside: Ints)
     asked = sum(ask.count for ask in asks)
     both = np.concatenate([inside, lacking])
     both = both[np.argsort(facts.roster.rank[both])]
-    if not len(lacking) or packing.fitting_count(Field(room.free, both, asks)) < asked:
+    if not len(lacking) or packing.fitting_count(Field(room.free, both, asks, room.cards)) < asked:
         return None
     without = {key: int((~facts.label(key).present[lacking]).sum()) for key in reversed(domains.keys)}
     label = max(without, key=without.__getitem__)
@@ -123,7 +127,7 @@ def _unlabelled(room: Room, asks: Sequence[Ask], domains: Domains, inside: Ints)
 
 
 def _fitting(room: Room, asks: Sequence[Ask], domains: Domains, domain: int) -> int:
-    return packing.fitting_count(Field(room.free, domains.rows(domain), asks))
+    return packing.fitting_count(Field(room.free, domains.rows(domain), asks, room.cards))
 
 
 def _task(demand: Named) -> Detail:
@@ -144,6 +148,17 @@ def _too_small(room: Room, ask: Ask) -> Detail | None:
             name = room.snapshot.columns.names[column]
             return (("resource", name), ("asked", amount), ("largest", largest), ("problem", "no node is so large"))
     return None
+
+
+def _device(room: Room, ask: Ask) -> Detail | None:
+    """What the cards lack of nodes that have all else; None when all else is lacking too."""
+    request = ask.want.cards
+    if request is None or room.cards is None:
+        return None
+    beside = replace(ask, want=replace(ask.want, cards=None)).capacity(room.free, ask.mask)
+    if int(beside.sum()) < ask.count:
+        return None
+    return room.cards.lacking(request, np.flatnonzero(beside), room.snapshot.names)
 
 
 def _amount(room: Room, ask: Ask) -> Detail:

@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core import matching
+from extender.core.cards import Cards
 from extender.core.feasibility import Facts, Feasibility
 from extender.core.ids import NodeName
 from extender.core.matching import Ints, Mask
-from extender.core.model import Shape
+from extender.core.model import CardRequest, Shape, Shares
 from extender.core.reasons import Refusal
-from extender.core.resources import CPU, MEMORY, PODS, Columns, Row, exact_sum
+from extender.core.resources import CPU, GPU, GPU_SHARE, HUNDREDTHS, MEMORY, PER_CARD, PODS, Columns, Row, exact_sum
 from extender.core.world import World
 
 Matrix = npt.NDArray[np.int64]
@@ -51,6 +52,8 @@ class Want:
     share: float
     #: added to the order of nodes, so that those with other extended resources come last; None: no such
     late: Ints | None
+    #: what it asks of cards, where nodes publish them
+    cards: CardRequest | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,10 +76,13 @@ class Snapshot:
     allocatable: Matrix
     #: sums over all nodes; floats, for comparing shares only
     totals: npt.NDArray[np.float64]
+    #: what is free of cards; None when no node publishes any. Shared: not to be changed
+    cards: Cards | None = None
     _lates: dict[frozenset[int], Ints | None] = field(default_factory=dict)
     _wants: dict[Shape, Want] = field(default_factory=dict)
     #: what is known of the rooms in which nothing runs
     emptied: Known = field(default_factory=Known)
+    _mended: dict[str, Snapshot | None] = field(default_factory=dict)
 
     @classmethod
     def take(cls, world: World, feasibility: Feasibility, reserved: Matrix | None = None) -> Snapshot:
@@ -90,7 +96,9 @@ class Snapshot:
         if reserved is not None:
             part = reserved[:rows, :width]
             free[: part.shape[0], : part.shape[1]] -= part
-        return cls(world.columns, facts, free, allocatable, allocatable.sum(axis=0, dtype=np.float64))
+        return cls(
+            world.columns, facts, free, allocatable, allocatable.sum(axis=0, dtype=np.float64), table.cards.free(rows)
+        )
 
     @property
     def names(self) -> tuple[NodeName | None, ...]:
@@ -106,6 +114,24 @@ class Snapshot:
         """Rows of these nodes, in order and with repetitions; unknown names are left out."""
         row_of = self.row_of
         return [row_of[name] for name in names if name in row_of]
+
+    def mended(self) -> Snapshot | None:
+        """The room that there would be with all nodes and cards in use; None when all are."""
+        if "" not in self._mended:
+            ill = self.cards is not None and self.cards.roll.outage
+            self._mended[""] = self._mend() if ill or self.facts.outage.any() else None
+        return self._mended[""]
+
+    def _mend(self) -> Snapshot:
+        allocatable, cards, column = self.allocatable, None, self.columns.of(GPU)
+        if self.cards is not None:
+            cards = self.cards.mended()
+            if column is not None and column < self.free.shape[1]:
+                allocatable = allocatable.copy(order="F")
+                slots = np.where(cards.there, cards.slots(len(allocatable)), 0)
+                np.maximum(allocatable[:, column], slots, out=allocatable[:, column])
+        free = self.free + (allocatable - self.allocatable)
+        return Snapshot(self.columns, self.facts.mended, free, allocatable, self.totals, cards)
 
     def mask(self, names: Iterable[NodeName]) -> Mask:
         """These nodes as a mask of rows; unknown names are left out."""
@@ -124,6 +150,8 @@ class Snapshot:
         row, width = self.columns.row(shape.request), self.free.shape[1]
         asked, shares, unknown = [], [], []
         for name, amount in shape.request:
+            if name == GPU_SHARE or (name in PER_CARD and self.cards is not None and shape.cards is not None):
+                continue  # charged, or fitted on cards
             column = self.columns.of(name)
             if column is None or column >= width:
                 unknown.append((name, amount))
@@ -139,6 +167,7 @@ class Snapshot:
             dominant=dominant,
             share=share,
             late=self._late(frozenset(column for column, _ in asked)),
+            cards=shape.cards if self.cards is not None else None,
         )
 
     def _share(self, column: int, amount: int) -> float:
@@ -169,21 +198,34 @@ class Room:
     `free` is changed by `take` and `give_back` only: what is known of a room is worked out once.
     """
 
-    def __init__(self, snapshot: Snapshot, free: Matrix | None = None, known: Known | None = None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, free: Matrix | None = None, known: Known | None = None, cards: Cards | None = None
+    ) -> None:
         self.snapshot = snapshot
         self.free = (snapshot.free if free is None else free).copy(order="F")
+        cards = snapshot.cards if cards is None else cards
+        self.cards = cards.copy() if cards is not None else None
         #: shared by all rooms that are equal, until something is taken or given back
         self.known = Known() if known is None else known
-        #: grows with each change of `free`
+        #: grows with each change of what is free
         self.changes = 0
 
     def copy(self) -> Room:
         """A scratch of its own, with what was taken here taken."""
-        return Room(self.snapshot, self.free, self.known)
+        return Room(self.snapshot, self.free, self.known, self.cards)
 
     def emptied(self) -> Room:
         """The room that there would be if nothing ran."""
-        return Room(self.snapshot, self.snapshot.allocatable, self.snapshot.emptied)
+        cards = self.cards.emptied() if self.cards is not None else None
+        return Room(self.snapshot, self.snapshot.allocatable, self.snapshot.emptied, cards)
+
+    def mended(self) -> Room | None:
+        """The room as it would be with all nodes and cards in use; None when all are."""
+        whole = self.snapshot.mended()
+        if whole is None:
+            return None
+        cards = self.cards.mended() if self.cards is not None else None
+        return Room(whole, self.free + (whole.allocatable - self.snapshot.allocatable), cards=cards)
 
     def take(self, row: int, request: Row, count: int = 1) -> None:
         """Use up the room of `count` pods of this request on a node."""
@@ -192,16 +234,33 @@ class Room:
         self.known = Known()
         self.changes += 1
 
-    def give_back(self, row: int, request: Row, count: int = 1) -> None:
+    def take_cards(self, row: int, shares: Shares, sign: int = 1) -> None:
+        """Use up shares of a node's cards, or give them back (sign -1)."""
+        if shares and self.cards is not None:
+            self.cards.take(row, shares, sign)
+            self.known = Known()
+            self.changes += 1
+
+    def give_back(self, row: int, request: Row, count: int = 1, shares: Shares = ()) -> None:
         """Undo `take`, or simulate the absence of pods that run there."""
         self.take(row, request, -count)
+        self.take_cards(row, shares, -count)
+
+    def overdrawn(self, row: int, columns: Iterable[int]) -> bool:
+        """True when more is taken of a node than there is, in one of these columns or of its cards."""
+        short = any(self.free[row, column] < 0 for column in columns)
+        return short or (self.cards is not None and self.cards.overdrawn(row))
 
     def usable(self, resource: str) -> int:
         """What is free of a resource on the nodes that take any pod now."""
         return self.usable_on(self.snapshot.facts.open, resource)
 
     def usable_on(self, rows: Mask, resource: str) -> int:
-        """What is free of a resource on these rows, which must not change after."""
+        """What is free of a resource on these rows, which must not change after; of what cards have, any amount."""
+        if resource == GPU_SHARE:
+            return HUNDREDTHS * self.usable_on(rows, GPU)
+        if resource in PER_CARD and self.cards is not None:
+            return _LAST
         sums = self.known.sums
         found = sums.get((id(rows), resource))
         if found is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from extender.core.ids import GroupKey, QueueName
 from extender.core.quota import Grants, Sums, Tree
-from extender.core.resources import Amounts, add
+from extender.core.resources import GPU_SHARE, Amounts, add
 
 _NOTHING: Mapping[str, int] = {}
 
@@ -171,6 +171,8 @@ class Usage:
     def book(self, queue: QueueName, amounts: Amounts, number: int) -> None:
         """Count so many times these amounts in a queue, and in those above, for no group in particular."""
         self.changes += 1
+        if not self.tree.by_share:
+            amounts = tuple(one for one in amounts if one[0] != GPU_SHARE)
         for name in self.tree.path(queue):
             total = self._total.get(name)
             if total is None:

@@ -15,6 +15,7 @@ from extender.core.firm import Loan
 from extender.core.headroom import Promise
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.ledger import Slot
+from extender.core.model import Shares
 from extender.core.ordering import OrderKey
 from extender.core.planning import Entry
 from extender.core.plans import Plans
@@ -53,6 +54,11 @@ class View:
         """The node planned for this pod."""
         reservation = self._plans.ledger.get(Slot(uid))
         return None if reservation is None else reservation.node
+
+    def shares(self, uid: PodUid) -> Shares:
+        """What this pod is to have of its node's cards; () where they are not handed out by us."""
+        reservation = self._plans.ledger.get(Slot(uid))
+        return () if reservation is None else reservation.shares
 
     def places(self, key: GroupKey) -> list[NodeName]:
         """The nodes planned for members of this group that exist and are not bound yet, one for each."""

@@ -38,7 +38,12 @@ SHOWN_PODS = 128
 #: a gate that is still there after this time is asked to be removed again
 _AGAIN_SECONDS = 10.0
 #: what more nodes would end
-_SHOWN = frozenset({Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.CONSTRAINTS})
+_SHOWN = frozenset(
+    {
+        *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.CONSTRAINTS),
+        *(Reason.DEVICE_NO_FIT, Reason.DEVICE_UNHEALTHY, Reason.NODE_UNAVAILABLE),
+    }
+)
 
 
 class Visibility:

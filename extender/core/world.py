@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from extender.core import messages
+from extender.core.card_table import CardTable
 from extender.core.finished import Finished
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
 from extender.core.membership import Need, Tally, need_of, queue_of
 from extender.core.model import Budget, Group, Node, Pod, Queue, Topology
 from extender.core.reasons import Refusal
-from extender.core.resources import Columns, Row
+from extender.core.resources import Columns, Row, with_shares
 
 #: uids of deleted pods that are remembered, so that a late message does not bring one back
 _REMEMBERED_GONE = 20_000
@@ -47,10 +48,11 @@ class NodeTable:
         self.used = np.zeros((64, 8), dtype=np.int64)
         #: grows with each change of what nodes offer and of what is used there
         self.changes = 0
+        self.cards = CardTable()
         self._free_rows: list[int] = []
 
-    def put(self, node: Node) -> None:
-        """Add a node or replace its newest state; what it offers must have columns."""
+    def put(self, node: Node) -> bool:
+        """Add a node or replace its newest state; what it offers must have columns. True when it has new cards."""
         row = self.row_of.get(node.name)
         if row is None:
             row = self._new_row(node.name)
@@ -60,6 +62,7 @@ class NodeTable:
         self._set_allocatable(row, self.columns.row(node.allocatable))
         if before is None or _placement_facts(before) != _placement_facts(node):
             self._touch(row)
+        return (before is None or before.cards != node.cards) and self.cards.put(node.name, row, node.cards)
 
     def drop(self, name: NodeName) -> None:
         """Forget a node; its row is zeroed and may be reused."""
@@ -68,6 +71,7 @@ class NodeTable:
             return
         self.changes += 1
         self.names[row] = self.nodes[row] = None
+        self.cards.drop(name)
         self.allocatable[row] = 0
         self.used[row] = 0
         self._free_rows.append(row)
@@ -98,7 +102,7 @@ class NodeTable:
 
     def totals(self) -> dict[str, int]:
         """What all nodes have together, by resource."""
-        return self.columns.sums(self.allocatable)
+        return with_shares(self.columns.sums(self.allocatable))
 
     def _ensure_width(self, width: int) -> None:
         """Make the arrays at least so many columns wide."""
@@ -128,7 +132,7 @@ class NodeTable:
 
 
 def _placement_facts(node: Node) -> tuple[object, ...]:
-    return (node.labels, node.taints, node.unschedulable, node.ready, node.hami)
+    return (node.labels, node.taints, node.unschedulable, node.ready, node.hami, node.refusing, node.cards)
 
 
 class World:
@@ -286,6 +290,8 @@ class World:
         if pod.node is not None and not pod.ended:
             self.on_node.setdefault(pod.node, {})[pod.uid] = pod
             self.nodes.add_used(pod.node, self.request_row(pod), 1)
+            if self.nodes.cards:
+                self.nodes.cards.count(pod)
             if pod.terminating:
                 self.leaving[pod.uid] = pod
 
@@ -297,6 +303,8 @@ class World:
             if not there:
                 del self.on_node[pod.node]
             self.nodes.add_used(pod.node, self.request_row(pod), -1)
+            if self.nodes.cards:
+                self.nodes.cards.uncount(pod.uid)
 
     # --- nodes ----------------------------------------------------------------------------------
 
@@ -304,11 +312,13 @@ class World:
         node = event.node
         new = node.name not in self.nodes.row_of
         grown = self.columns.offer(name for name, _ in node.allocatable)
-        self.nodes.put(node)
+        fresh = self.nodes.put(node)
         if grown:
             self._recount()
         elif new:
             self._count_node(node.name)
+        if fresh:
+            self.nodes.cards.recount(self.on_node.get(node.name, {}).values())
 
     def _count_node(self, name: NodeName) -> None:
         for pod in self.on_node.get(name, {}).values():

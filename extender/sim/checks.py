@@ -126,8 +126,8 @@ def _queue_used_max(fields: Fields, sight: Sight) -> Verdict:
     return _usage(fields, sight, lambda used, wanted: used <= wanted)
 
 
-def _usage(fields: Fields, sight: Sight, fits: Callable[[Fraction, int], bool]) -> Verdict:
-    wanted = {name: resources.amount(name, text) for name, text in fields["resources"].items()}
+def _usage(fields: Fields, sight: Sight, fits: Callable[[Fraction, Fraction], bool]) -> Verdict:
+    wanted = {name: resources.exact(name, text) for name, text in fields["resources"].items()}
     used = {name: sight.used(fields["queue"], name) for name in wanted}
     seen = ", ".join(f"{name} {_in_units(name, value)}" for name, value in used.items())
     return Verdict(all(fits(used[name], value) for name, value in wanted.items()), seen)

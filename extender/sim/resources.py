@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 
+from extender.core.resources import CPU
 from extender.sim import objects
 from extender.sim.api import Json
 from extender.sim.cards import GPU, PER_CARD, PERCENT, whole
@@ -43,6 +44,11 @@ def _request(same: _Same) -> Mapping[str, int]:
 def amount(name: str, text: object) -> int:
     """A quantity in base units."""
     return quantity.units(name, quantity.nanos(text))
+
+
+def exact(name: str, text: object) -> Fraction:
+    """A quantity in base units, parts of them too: a share of a GPU."""
+    return Fraction(quantity.nanos(text) * (1000 if name == CPU else 1), quantity.NANO)
 
 
 def allocatable(node: Json) -> dict[str, int]:

@@ -15,7 +15,7 @@ import orjson
 
 from extender.core import gate_messages as gm
 from extender.core import messages, verbs
-from extender.core.engine import Engine
+from extender.core.engine import MAX_REJECTIONS, Engine
 from extender.core.gate import Gate
 from extender.core.gate_messages import CallId, GateEffect
 from extender.core.ids import PodUid
@@ -27,7 +27,7 @@ from extender.sim.agenda import Phase
 from extender.sim.api import EPOCH, Change, Json, Refused
 from extender.sim.cluster import Cluster
 from extender.sim.writes import Writes
-from extender.wire import extender_v1, objects, small
+from extender.wire import extender_v1, hami, objects, small
 
 T = TypeVar("T")
 #: no scenario has so many nodes: kube-scheduler is led by the full list
@@ -60,7 +60,8 @@ class Sidecar:
         self._fresh()
 
     def _fresh(self) -> None:
-        self.engine = Engine(NOMINATE_ABOVE)
+        most = self._cluster.settings.max_rejections_per_node
+        self.engine = Engine(NOMINATE_ABOVE, MAX_REJECTIONS if most is None else most)
         self.gate = Gate(World(), self._cluster.settings.http_timeout)
         self._lanes: dict[str, deque[tuple[messages.Effect, int]]] = {}
         self._gate_effects: deque[GateEffect] = deque()
@@ -280,7 +281,11 @@ class Sidecar:
     def _release(self, effect: gm.AskRelease) -> dict[PodUid, dict[str, str] | None]:
         self._hear(messages.Tick())
         vetoes = self.engine.view.vetoes(Member(member.uid, member.node) for member in effect.members)
-        return {member.uid: None if member.uid in vetoes else {} for member in effect.members}
+        return {member.uid: None if member.uid in vetoes else self._notes(member) for member in effect.members}
+
+    def _notes(self, member: gm.Member) -> dict[str, str]:
+        shares = self.engine.view.shares(member.uid)
+        return hami.binding_notes(shares, member.node, self._wall()) if shares else {}
 
     # --- calls ----------------------------------------------------------------------------------
 

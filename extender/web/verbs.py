@@ -21,7 +21,7 @@ from extender.core.view import Member
 from extender.runtime.leadership import Leadership
 from extender.runtime.owner import Owner
 from extender.web import serve
-from extender.wire import extender_v1, objects, records
+from extender.wire import extender_v1, hami, objects, records
 
 #: a filter call waits at most so long for the cycle that judges its pod
 CYCLE_SECONDS = 0.05
@@ -149,10 +149,16 @@ class Verbs:
         await self._owner.ask(messages.Tick())
         vetoes = self._engine.view.vetoes(Member(member.uid, member.node) for member in asked.members)
         answers: dict[PodUid, records.Grant | records.Veto] = {
-            member.uid: records.Veto(vetoes[member.uid]) if member.uid in vetoes else records.Grant()
+            member.uid: records.Veto(vetoes[member.uid]) if member.uid in vetoes else self._grant(member)
             for member in asked.members
         }
         return serve.reply(records.encode_release_answer(answers))
+
+    def _grant(self, member: records.Member) -> records.Grant:
+        """What goes with the member's Binding: the cards that it is to have, in the words of its device plugin."""
+        shares = self._engine.view.shares(member.uid)
+        notes = hami.binding_notes(shares, member.node, time.time()) if shares else {}
+        return records.Grant(tuple(sorted(notes.items())))
 
 
 def _encoded(

@@ -6,12 +6,13 @@ nodes. Terms that match nothing are left out, as they say nothing.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import orjson
 
-from extender.core.model import Constraints, Expression, Shape, Term, Toleration
-from extender.core.resources import Amounts
+from extender.core.model import CardRequest, Constraints, Expression, Shape, Term, Toleration
+from extender.core.resources import GPU, GPU_SHARE, HUNDREDTHS, Amounts, amounts
 from extender.wire.fields import Object, Reader
 
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
@@ -40,6 +41,23 @@ def shape_of(reader: Reader, spec: Object, request: Amounts) -> Shape:
     for problem in problems:
         reader.take(problem)
     return shape
+
+
+@lru_cache(maxsize=8192)
+def with_cards(shape: Shape, cards: CardRequest | None) -> Shape:
+    """The shape of a pod that asks this of cards; the same object for equal ones."""
+    if cards is None:
+        return shape
+    request = amounts(dict(shape.request) | {GPU_SHARE: _hundredths(shape.request, cards)})
+    return replace(shape, request=request, cards=cards)
+
+
+def _hundredths(request: Amounts, cards: CardRequest) -> int:
+    """GPUs asked x percentage of memory; where containers name different ones, of each its own."""
+    percents = {HUNDREDTHS if ask.percent is None else ask.percent for ask in cards.asks}
+    if len(percents) == 1:
+        return dict(request).get(GPU, 0) * percents.pop()
+    return sum(ask.number * (HUNDREDTHS if ask.percent is None else ask.percent) for ask in cards.asks)
 
 
 @lru_cache(maxsize=8192)

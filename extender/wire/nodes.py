@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from extender.core.ids import NodeName
 from extender.core.model import Node, Taint
 from extender.core.resources import PODS, Amounts
-from extender.wire import requests
+from extender.wire import hami, requests
 from extender.wire.fields import Object, Reader, metadata
 
 _HARD = frozenset({"NoSchedule", "NoExecute"})
@@ -24,6 +24,7 @@ def decode_node(obj: object) -> Node:
     reader = Reader()
     spec = reader.mapping(obj, "spec", "spec")
     status = reader.mapping(obj, "status", "status")
+    notes = reader.mapping(meta, "annotations", "metadata.annotations")
     return Node(
         name=NodeName(meta["name"]),
         labels=_labels(reader, meta),
@@ -31,7 +32,8 @@ def decode_node(obj: object) -> Node:
         taints=_taints(reader, spec),
         unschedulable=reader.flag(spec, "unschedulable", "spec.unschedulable") is True,
         ready=_ready(reader, status),
-        hami=_hami(reader, meta),
+        hami=_hami(notes),
+        cards=hami.decode_cards(reader, notes),
         problems=tuple(reader.problems),
     )
 
@@ -68,6 +70,5 @@ def _ready(reader: Reader, status: Object) -> bool:
     return True
 
 
-def _hami(reader: Reader, meta: Object) -> bool:
-    notes = reader.mapping(meta, "annotations", "metadata.annotations")
+def _hami(notes: Object) -> bool:
     return any(key.startswith("hami.io/node-") and key.endswith("-register") for key in notes)

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from extender.core.ids import NodeName, PodUid
 from extender.core.model import Owner, Pod
-from extender.wire import constraints, marks, requests
+from extender.core.resources import GPU
+from extender.wire import constraints, hami, marks, requests
 from extender.wire.fields import Object, Reader, metadata
 
 _MAX_PRIORITY = 2**31 - 1
+#: the reason of a pod that its kubelet could not give its devices
+NOT_ADMITTED = "UnexpectedAdmissionError"
 _DEFAULT_SCHEDULER = "default-scheduler"
 
 
@@ -26,8 +29,12 @@ def decode_pod(obj: object) -> Pod:
     labels = reader.mapping(meta, "labels", "metadata.labels")
     notes = reader.mapping(meta, "annotations", "metadata.annotations")
     namespace = reader.text(meta, "namespace", "metadata.namespace") or "default"
+    phase = reader.text(status, "phase", "status.phase") or "Pending"
     bound_at, rejection = _scheduled(reader, status)
-    shape = constraints.shape_of(reader, spec, requests.pod_request(reader, spec, status))
+    request = requests.pod_request(reader, spec, status)
+    shape = constraints.shape_of(reader, spec, request)
+    if any(name.startswith(GPU) for name, _ in request):
+        shape = constraints.with_cards(shape, hami.card_request(reader, spec, notes))
     return Pod(
         uid=PodUid(meta["uid"]),
         namespace=namespace,
@@ -37,7 +44,7 @@ def decode_pod(obj: object) -> Pod:
         scheduler=reader.text(spec, "schedulerName", "spec.schedulerName") or _DEFAULT_SCHEDULER,
         node=NodeName(reader.text(spec, "nodeName", "spec.nodeName")) or None,
         nominated=NodeName(reader.text(status, "nominatedNodeName", "status.nominatedNodeName")) or None,
-        phase=reader.text(status, "phase", "status.phase") or "Pending",
+        phase=phase,
         terminating=meta.get("deletionTimestamp") is not None,
         gates=_gates(reader, spec),
         priority=reader.integer(spec, "priority", "spec.priority", -_MAX_PRIORITY - 1, _MAX_PRIORITY) or 0,
@@ -50,6 +57,8 @@ def decode_pod(obj: object) -> Pod:
         created=reader.time(meta, "creationTimestamp", "metadata.creationTimestamp") or 0.0,
         bound_at=bound_at,
         rejection=rejection,
+        not_admitted=phase == "Failed" and status.get("reason") == NOT_ADMITTED,
+        shares=hami.decode_shares(notes),
         problems=tuple(reader.problems),
     )
 

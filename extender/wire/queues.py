@@ -11,7 +11,7 @@ from typing import Any
 
 from extender.core.ids import QueueName, Source
 from extender.core.model import Queue, QueueCondition, QueueStatus
-from extender.core.resources import CPU, PODS, Amounts
+from extender.core.resources import CPU, GPU, GPU_SHARE, HUNDREDTHS, PODS, Amounts
 from extender.wire import quantity, requests
 from extender.wire.fields import Object, Reader, metadata
 
@@ -31,7 +31,8 @@ def decode_queue(source: Source, obj: object) -> Queue:
     reader = Reader()
     spec, status = reader.mapping(obj, "spec", "spec"), reader.mapping(obj, "status", "status")
     guarantee = reader.mapping(spec, "guarantee", "spec.guarantee")
-    capability = _amounts(reader, spec, "capability", "spec.capability")
+    shared = _shared(reader, spec)
+    capability = _charged(_amounts(reader, spec, "capability", "spec.capability"), shared)
     weight = reader.integer(spec, "weight", "spec.weight", 0, MAX_WEIGHT)
     return Queue(
         name=QueueName(meta["name"]),
@@ -39,8 +40,8 @@ def decode_queue(source: Source, obj: object) -> Queue:
         parent=_parent(reader, source, meta["name"], spec),
         weight=1 if weight is None else weight,
         capability=capability,
-        deserved=_amounts(reader, spec, "deserved", "spec.deserved"),
-        guarantee=_amounts(reader, guarantee, "resource", "spec.guarantee.resource"),
+        deserved=_charged(_amounts(reader, spec, "deserved", "spec.deserved"), shared),
+        guarantee=_charged(_amounts(reader, guarantee, "resource", "spec.guarantee.resource"), shared),
         reclaimable=reader.flag(spec, "reclaimable", "spec.reclaimable") is not False,
         priority=reader.integer(spec, "priority", "spec.priority", -MAX_PRIORITY, MAX_PRIORITY) or 0,
         closed=_closed(reader, source, spec, status),
@@ -48,6 +49,7 @@ def decode_queue(source: Source, obj: object) -> Queue:
         min_runtime=reader.integer(spec, "minRuntimeSeconds", "spec.minRuntimeSeconds", 0, _MAX_SECONDS) or 0,
         stale=reader.integer(spec, "staleSeconds", "spec.staleSeconds", 0, _MAX_SECONDS),
         visible=_visible(reader, spec),
+        by_share=shared,
         uid=reader.text(meta, "uid", "metadata.uid"),
         generation=reader.integer(meta, "generation", "metadata.generation") or 0,
         status=_status(status) if source is Source.MUSTER else QueueStatus(),
@@ -76,6 +78,23 @@ def _visible(reader: Reader, spec: Object) -> bool:
     if said not in ("Hidden", "Visible"):
         reader.note("spec.autoscaling", said, "Hidden or Visible")
     return said == "Visible"
+
+
+def _shared(reader: Reader, spec: Object) -> bool:
+    said = reader.text(spec, "gpuCharge", "spec.gpuCharge") or "gpus"
+    if said not in ("gpus", "share"):
+        reader.note("spec.gpuCharge", said, "gpus or share")
+    return said == "share"
+
+
+def _charged(limits: Amounts, shared: bool) -> Amounts:
+    """The limits in what the queue charges."""
+    if not shared:
+        return limits
+    found = dict(limits)
+    if GPU in found:
+        found[GPU_SHARE] = HUNDREDTHS * found.pop(GPU)
+    return tuple(sorted(found.items()))
 
 
 def _namespaces(reader: Reader, spec: Object) -> frozenset[str] | None:

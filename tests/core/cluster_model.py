@@ -142,6 +142,7 @@ class Cluster:
                 "Fragmented",
                 "TopologyUnsatisfied",
                 "NoMatchingNode",
+                "NodeUnavailable",
             )
             waiting = [pod for pod in world.members[group].values() if standing(pod) is Standing.WAITING]
             under_way = self.engine._cycle.visibility._asked

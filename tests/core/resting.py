@@ -21,7 +21,7 @@ from tests.core.cluster_model import Cluster
 
 FOR_ROOM = (
     *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.QUEUED, Reason.QUOTA),
-    *(Reason.RESERVED, Reason.VICTIMS, Reason.NO_VICTIMS, Reason.FIRM),
+    *(Reason.RESERVED, Reason.VICTIMS, Reason.NO_VICTIMS, Reason.FIRM, Reason.NODE_UNAVAILABLE),
 )
 
 
@@ -115,7 +115,7 @@ def in_sight(cluster: Cluster, members: Collection[Pod], reason: Reason) -> None
     started = cluster.engine.entries[first.group].running or any(pod.node for pod in members)
     if queue is None or not queue.visible or started or any(one.capability for one in queues.values()):
         return
-    if reason in (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.CONSTRAINTS):
+    if reason in (Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.CONSTRAINTS, Reason.NODE_UNAVAILABLE):
         assert not any(pod.queue_gated for pod in members if standing(pod) is Standing.WAITING)
 
 

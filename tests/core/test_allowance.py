@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from extender.core.allowance import Allowance, over_capability
 from extender.core.ids import QueueName
-from extender.core.model import Node, Queue
+from extender.core.model import Node, Queue, Shape
 from extender.core.quota import Tree, grants
 from extender.core.reasons import Reason
+from extender.core.resources import GPU_SHARE
 from extender.core.usage import Usage
 from tests import builders
 from tests.builders import GPU, gpu_node, group_key, make_queue, make_shape
@@ -145,3 +148,59 @@ def test_only_nodes_that_take_pods_have_room_for_guarantees() -> None:
     there = allowance("b", kept("a", 2), make_queue("b"), nodes=nodes)
     assert there.refusal([(ONE, 2)]) is None
     assert there.refusal([(ONE, 3)]) is not None
+
+
+# --- GPUs by share ---------------------------------------------------------------------------------
+
+
+def part(percent: int, count: int = 1) -> Shape:
+    """What a pod asks for that takes so much of each of its cards."""
+    return make_shape({GPU: count, GPU_SHARE: count * percent})
+
+
+def by_share(name: str, gpus: int, **fields: object) -> Queue:
+    return make_queue(name, capability=((GPU_SHARE, 100 * gpus),), by_share=True, **fields)
+
+
+def test_each_queue_counts_gpus_in_its_own_way() -> None:
+    queues = (capped("dept", 3), by_share("a", 1, parent="dept"))
+    assert allowance("a", *queues).refusal([(part(30), 3)]) is None
+    refusal = allowance("a", *queues).refusal([(part(35), 3)])
+    assert refusal is not None
+    assert refusal.detail == (("queue", "a"), ("resource", GPU), ("asked", "1.05"), ("used", 0), ("capability", 1))
+    refusal = allowance("a", *queues).refusal([(part(10), 4)])
+    assert refusal is not None
+    assert dict(refusal.detail)["queue"] == "dept"
+
+
+def test_what_is_used_by_share_is_exact() -> None:
+    there = allowance("a", by_share("a", 1))
+    for _ in range(3):
+        there.usage.charge(group_key("a"), None, part(33).request, 1)
+    assert there.refusal([(part(1), 1)]) is None
+    there.take([(part(1), 1)])
+    refusal = there.refusal([(part(1), 1)])
+    assert refusal is not None
+    assert dict(refusal.detail)["used"] == 1
+
+
+def test_without_a_queue_that_charges_by_share_nothing_of_it_is_counted() -> None:
+    there = allowance("a", capped("a", 4))
+    there.usage.charge(group_key("a"), None, part(30).request, 1)
+    assert there.usage.of(QueueName("a")) == {GPU: 1, "pods": 1}
+
+
+@pytest.mark.parametrize("queue", ["parts", "wholes"])
+def test_who_owns_gpus_in_one_way_of_counting_owns_them(queue: str) -> None:
+    queues = (
+        make_queue("parts", deserved=((GPU_SHARE, 200),), by_share=True),
+        make_queue("wholes", deserved=((GPU, 2),)),
+        make_queue("nothing"),
+    )
+    there = replace(allowance(queue, *queues), firm={})
+    assert there.refusal([(part(100), 2)]) is None
+    refusal = there.refusal([(part(100), 3)])
+    assert refusal is not None
+    assert refusal.reason is Reason.FIRM
+    there = replace(allowance("nothing", *queues), firm={})
+    assert there.refusal([(part(100), 1)]) is not None

@@ -14,7 +14,18 @@ from dataclasses import replace
 
 from extender.core.feasibility import Feasibility
 from extender.core.ids import TaskName
-from extender.core.model import Constraints, Expression, Node, Taint, Term, Toleration
+from extender.core.model import (
+    Card,
+    CardAsk,
+    CardRequest,
+    Constraints,
+    Expression,
+    Node,
+    Share,
+    Taint,
+    Term,
+    Toleration,
+)
 from extender.core.placement import Demand, Placement, place
 from extender.core.reasons import Refusal
 from extender.core.snapshot import Room, Snapshot
@@ -164,6 +175,23 @@ def _fresh(room: Room, demands: list[Demand]) -> object:
     return place(Room(replace(room.snapshot, _wants={}, _lates={})), demands, preferred="rack")
 
 
+def shares() -> None:
+    """1000 nodes of eight cards, every second one with a share on each card."""
+    cards = tuple(Card(f"g{n}", 10, 80_000, 100) for n in range(8))
+    taken = (tuple(Share(card.id, 20_000, 20) for card in cards),)
+    world = make_world()
+    for n in range(1000):
+        node = gpu_node(f"gpu-{n:05}", 80, hami=True, cards=cards)
+        busy = replace(make_pod(f"busy-{n}", {GPU: 8}, node=node.name), shares=taken)
+        show(world, [node, busy] if n % 2 else [node])
+    room, shape = room_of(world), make_shape({"cpu": 2000, GPU: 1})
+    one, two = (replace(shape, cards=CardRequest((CardAsk(number, 30_000, None, 10),))) for number in (1, 2))
+    measure("one share of a card, 1000 nodes of 8 cards", lambda: place(room, [Demand(one, 1)]), 100)
+    measure("gang of 1024 shares", lambda: place(room, [Demand(one, 1024)]), 5)
+    measure("gang of 512 with shares of two cards each", lambda: place(room, [Demand(two, 512)]), 5)
+    measure("snapshot, nothing changed", lambda: Snapshot.take(world, Feasibility()).cards, 10)
+
+
 def unsolvable() -> None:
     nodes = [make_node(f"n{n:02}", {"cpu": 7000, "memory": 7 * GI}) for n in range(16)]
     room = room_of(make_world(*nodes))
@@ -218,7 +246,7 @@ def constraints() -> None:
 def main() -> None:
     """Print all figures."""
     print(f"{'microseconds':<82} {'cpu':>9} {'worst':>9} {'wall':>9}")
-    for part in (constraints, lone_pods, gangs, hard_gangs, unsolvable):
+    for part in (constraints, lone_pods, gangs, hard_gangs, shares, unsolvable):
         part()
 
 

@@ -29,7 +29,7 @@ events:
 """
 #: the members of a gang come back by owners; n1's kubelet refuses what is bound there for a while
 OWNED = """
-settings: {end: 60}
+settings: {end: 60, max_rejections_per_node: 9}
 nodes: [{name: n1, allocatable: {cpu: 2}}]
 queues: [{name: q}]
 groups:

@@ -29,6 +29,7 @@ HOLD = {
     "topology": {"TR-023", "TR-025", "TR-026"},
     "mig": {"TR-030"},
     "explain": {"TR-034"},
+    "vgpu": {"TR-027", "TR-029"},
 }
 
 

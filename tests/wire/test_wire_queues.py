@@ -11,6 +11,7 @@ from wire_objects import table
 
 from extender.core.ids import QueueName, Source
 from extender.core.model import Queue, QueueCondition, QueueStatus
+from extender.core.resources import GPU, GPU_SHARE
 from extender.wire import objects
 
 X = QueueName("x")
@@ -48,6 +49,21 @@ def volcano(spec: Any = None, status: Any = None, name: str = "x") -> Queue:
         "a priority": ({"priority": -5}, {"priority": -5}),
         "seconds": ({"minRuntimeSeconds": 60, "staleSeconds": 0}, {"min_runtime": 60, "stale": 0}),
         "no weight at all": ({"weight": 0}, {"weight": 0}),
+        "GPUs as they are asked for": ({"gpuCharge": "gpus", "capability": {GPU: 2}}, {"capability": ((GPU, 2),)}),
+        "GPUs by share": (
+            {
+                "gpuCharge": "share",
+                "capability": {GPU: 2, "cpu": 1},
+                "deserved": {GPU: 1},
+                "guarantee": {"resource": {GPU: 0}},
+            },
+            {
+                "by_share": True,
+                "capability": (("cpu", 1000), (GPU_SHARE, 200)),
+                "deserved": ((GPU_SHARE, 100),),
+                "guarantee": ((GPU_SHARE, 0),),
+            },
+        ),
         "some namespaces": ({"namespaces": ["b", "a"]}, {"namespaces": frozenset({"a", "b"})}),
         "no namespace at all": ({"namespaces": []}, {"namespaces": frozenset()}),
     },

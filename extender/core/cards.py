@@ -1,0 +1,327 @@
+"""The cards of nodes: what each has, what pods and reservations have of it, and which ones a pod gets.
+
+Takes nodes, pods and shares, gives copies of what is free, counts of pods that fit, and shares; must not choose nodes.
+
+A share never straddles cards, and slots, memory and cores must all fit. One of 100 cores is alone on its card: it
+joins nobody, and nobody joins it. Of the cards that fit a container gets those with least memory to spare, then least
+cores, then by their order, so that shares stand together and whole cards stay whole; only where that would cost room
+for another pod of the same kind it gets those with most to spare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from extender.core.ids import NodeName
+from extender.core.model import Card, CardAsk, CardRequest, Share, Shares, Trouble
+from extender.core.reasons import Detail
+from extender.core.resources import GPU_CORES, GPU_MEMORY
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Sizes = npt.NDArray[np.int64]
+
+#: columns of sizes
+SLOTS, MEMORY, CORES = range(3)
+#: so many cores are the card itself
+ALONE = 100
+#: more shares than any card has slots for
+_ANY = 2**31
+_MASKS = 256
+#: troubles that end some time
+_OUT_OF_USE = (Trouble.UNHEALTHY, Trouble.CORDONED, Trouble.REFUSED)
+
+
+@dataclass(eq=False, slots=True)
+class Roll:
+    """The cards of all nodes, by row of the node table and then by their order. Never changed once made."""
+
+    row: Ints
+    total: Sizes
+    cards: tuple[Card, ...]
+    #: rows of nodes that publish cards, also of those whose cards cannot be read
+    rows: frozenset[int]
+    _masks: dict[CardRequest, Mask] = field(default_factory=dict)
+    _mended: Roll | None = None
+
+    @property
+    def outage(self) -> bool:
+        """True when a card is out of use."""
+        return any(card.trouble in _OUT_OF_USE for card in self.cards)
+
+    @property
+    def mended(self) -> Roll:
+        """The same cards with all of them in use."""
+        if self._mended is None:
+            cards = (replace(c, trouble=Trouble.NONE) if c.trouble in _OUT_OF_USE else c for c in self.cards)
+            self._mended = Roll(self.row, self.total, tuple(cards), self.rows)
+        return self._mended
+
+    def mask(self, request: CardRequest) -> Mask:
+        """The cards that may be given to a pod by its selectors and their own state."""
+        found = self._masks.get(request)
+        if found is None:
+            if len(self._masks) >= _MASKS:
+                self._masks.clear()
+            found = np.array([not card.trouble and accepts(request, card) for card in self.cards], dtype=bool)
+            self._masks[request] = found
+        return found
+
+
+def accepts(request: CardRequest, card: Card) -> bool:
+    """Whether the pod takes a card of this type and name."""
+    if request.kinds and not any(kind in card.kind for kind in request.kinds):
+        return False
+    if any(kind in card.kind for kind in request.not_kinds) or card.id in request.not_ids:
+        return False
+    return not request.ids or card.id in request.ids
+
+
+def need(ask: CardAsk, memory: int) -> int:
+    """The memory that is asked of a card that has so much."""
+    if ask.memory is not None:
+        return ask.memory
+    return memory if ask.percent is None else memory * ask.percent // 100
+
+
+class Cards:
+    """What is free of the cards of some nodes: a scratch of one plan. `row` says which node a card is of."""
+
+    def __init__(self, roll: Roll, which: Ints, row: Ints, free: Sizes, alone: Ints, size: int) -> None:
+        self.roll = roll
+        self._which = which
+        self._row = row
+        self.free = free
+        #: how many shares on each card are to be alone
+        self.alone = alone
+        #: rows that publish cards
+        self.there = np.zeros(size, dtype=bool)
+
+    def copy(self) -> Cards:
+        """A scratch of its own."""
+        copied = Cards(self.roll, self._which, self._row, self.free.copy(), self.alone.copy(), 0)
+        copied.there = self.there
+        return copied
+
+    def emptied(self) -> Cards:
+        """The cards as they would be if nothing ran."""
+        copied = self.copy()
+        copied.free = self.roll.total[self._which].copy()
+        copied.alone = np.zeros_like(self.alone)
+        return copied
+
+    def mended(self) -> Cards:
+        """The cards as they would be with all of them in use."""
+        copied = self.copy()
+        copied.roll = self.roll.mended
+        return copied
+
+    def slots(self, size: int) -> Ints:
+        """The slots of all cards of each row that are in use."""
+        usable = np.array([not card.trouble for card in self.roll.cards], dtype=bool)[self._which]
+        return _sums(self._row[usable], self.roll.total[self._which[usable], SLOTS], size)
+
+    def among(self, rows: Ints) -> Cards:
+        """The cards of these rows, which are counted from 0 then."""
+        position = np.full(len(self.there), -1, dtype=np.int64)
+        position[rows] = np.arange(len(rows))
+        kept = np.flatnonzero(position[self._row] >= 0)
+        kept = kept[np.argsort(position[self._row[kept]], kind="stable")]
+        part = Cards(
+            self.roll, self._which[kept], position[self._row[kept]], self.free[kept], self.alone[kept], len(rows)
+        )
+        part.there = self.there[rows]
+        return part
+
+    def look(self, row: int) -> bytes:
+        """What the cards of a node have free: equal for nodes that fare alike as far as cards go."""
+        part = self._part(row)
+        return self.free[part].tobytes() + self.alone[part].tobytes() + self.roll.total[self._which[part]].tobytes()
+
+    def take(self, row: int, shares: Shares, sign: int = 1) -> None:
+        """Use up shares of a node's cards, or give them back (sign -1); cards that are not there are left out."""
+        part = self._part(row)
+        at = {self.roll.cards[self._which[place]].id: place for place in range(part.start, part.stop)}
+        for share in each_share(shares):
+            place = at.get(share.card)
+            if place is not None:
+                self.free[place] -= (sign, sign * share.memory, sign * share.cores)
+                self.alone[place] += sign * (share.cores >= ALONE)
+
+    def overdrawn(self, row: int) -> bool:
+        """True when more is taken of a card of this node than it has, or one that is alone has company."""
+        part = self._part(row)
+        free, alone = self.free[part], self.alone[part]
+        crowded = (alone > 0) & (self.roll.total[self._which[part], SLOTS] - free[:, SLOTS] > 1)
+        return bool((free < 0).any() or crowded.any())
+
+    def _part(self, row: int) -> slice:
+        first, last = np.searchsorted(self._row, (row, row + 1))
+        return slice(int(first), int(last))
+
+    # --- how many fit ---------------------------------------------------------------------------
+
+    def capacity(self, request: CardRequest, most: int) -> Ints:
+        """How many such pods each row's cards take, up to `most`; `most` where no cards are published."""
+        asks = request.asks
+        if len(asks) == 1:
+            found = self._of_one(asks[0], self._fits(asks[0], request, slice(None)), most)
+        else:
+            found = self._of_several(request, most)
+        return np.where(self.there, found, most)
+
+    def _fits(self, ask: CardAsk, request: CardRequest, part: slice) -> Ints:
+        """How many shares of this kind each card takes."""
+        which, free = self._which[part], self.free[part]
+        total = self.roll.total[which]
+        if ask.memory is not None:
+            memory: Ints | int = ask.memory
+        else:
+            memory = total[:, MEMORY] * (100 if ask.percent is None else ask.percent) // 100
+        fits = np.minimum(free[:, SLOTS], np.where(memory, free[:, MEMORY] // np.maximum(memory, 1), _ANY))
+        if ask.cores:
+            fits = np.minimum(fits, free[:, CORES] // ask.cores)
+        if ask.cores >= ALONE:
+            fits = np.minimum(fits, free[:, SLOTS] == total[:, SLOTS])
+        fits[(self.alone[part] > 0) | ~self.roll.mask(request)[which]] = 0
+        return np.maximum(fits, 0)
+
+    def _of_one(self, ask: CardAsk, fits: Ints, most: int) -> Ints:
+        """Pods that take so many different cards each: as many as leave none of them short of a card."""
+        size = len(self.there)
+        low, high = np.zeros(size, dtype=np.int64), np.full(size, most, dtype=np.int64)
+        if ask.number == 1:
+            return np.minimum(_sums(self._row, np.minimum(fits, most), size), most)
+        for _ in range(most.bit_length()):
+            middle = (low + high + 1) // 2
+            enough = _sums(self._row, np.minimum(fits, middle[self._row]), size) >= middle * ask.number
+            low, high = np.where(enough, middle, low), np.where(enough, high, middle - 1)
+        return low
+
+    def _of_several(self, request: CardRequest, most: int) -> Ints:
+        """Containers that ask for different things are tried out, once for all nodes that look the same."""
+        found = np.zeros(len(self.there), dtype=np.int64)
+        mask = self.roll.mask(request)
+        known: dict[bytes, int] = {}
+        for row in np.unique(self._row).tolist():
+            part = self._part(row)
+            look = self.look(row) + mask[self._which[part]].tobytes()
+            if look not in known:
+                known[look] = self._try_out(request, row, most)
+            found[row] = known[look]
+        return found
+
+    def _try_out(self, request: CardRequest, row: int, most: int) -> int:
+        taken: list[Shares] = []
+        while len(taken) < most and (shares := self.choose(row, request)) is not None:
+            self.take(row, shares)
+            taken.append(shares)
+        for shares in taken:
+            self.take(row, shares, -1)
+        return len(taken)
+
+    # --- what is lacking ------------------------------------------------------------------------
+
+    def lacking(self, request: CardRequest, rows: Ints, names: Sequence[NodeName | None]) -> Detail:
+        """What no card of these rows has enough of for one more pod, with the card that is nearest to it."""
+        ask = max(request.asks, key=_hardness)
+        mine = np.isin(self._row, rows) & self.roll.mask(request)[self._which] & (self.free[:, SLOTS] > 0)
+        places = np.flatnonzero(mine)
+        if not len(places):
+            return (("problem", "no card in use there is of a type and name that it takes"),)
+        total, free = self.roll.total[self._which[places]], self.free[places]
+        asked = np.array([need(ask, memory) for memory in total[:, MEMORY].tolist()], dtype=np.int64)
+        room = free[:, MEMORY] >= asked
+        idle = (free[:, SLOTS] == total[:, SLOTS]) | (ask.cores < ALONE)
+        cores = (self.alone[places] == 0) & (free[:, CORES] >= ask.cores) & idle
+        short = [name for name, enough in ((GPU_MEMORY, room), (GPU_CORES, cores)) if enough.sum() < ask.number]
+        detail: Detail = ()
+        for name in short or (GPU_MEMORY, GPU_CORES):
+            by, amounts = (MEMORY, asked) if name == GPU_MEMORY else (CORES, np.full(len(places), ask.cores))
+            best = int(np.argmax(free[:, by] - amounts))
+            detail += (("resource", name), ("lacking", name.partition("/")[2]), ("asked", int(amounts[best])))
+            detail += (("free", int(free[best, by])), ("node", str(names[self._row[places[best]]])))
+            detail += (("card", self.roll.cards[self._which[places[best]]].id),)
+        if (self.alone[places] > 0).any() or not idle.all():
+            detail += (("problem", f"{ALONE} gpucores are a card to itself"),)
+        return detail
+
+    # --- which ones -----------------------------------------------------------------------------
+
+    def choose(self, row: int, request: CardRequest) -> Shares | None:
+        """Shares for one more pod; None when its cards have no room. Nodes that publish no cards give no shares."""
+        if not self.there[row]:
+            return () if request.plain else None
+        asks, part = request.asks, self._part(row)
+        if len(asks) == 1 and asks[0].number > 1:
+            return self._spread_if_needed(row, request, part)
+        return self._fill(row, request, part, roomy=False) or self._fill(row, request, part, roomy=True)
+
+    def _spread_if_needed(self, row: int, request: CardRequest, part: slice) -> Shares | None:
+        before = self._count(request, part)
+        close = self._fill(row, request, part, roomy=False)
+        if close is None:
+            return None
+        self.take(row, close)
+        after = self._count(request, part)
+        self.take(row, close, -1)
+        return close if after >= before - 1 else self._fill(row, request, part, roomy=True)
+
+    def _count(self, request: CardRequest, part: slice) -> int:
+        """How many such pods of one container the cards of one node take."""
+        ask = request.asks[0]
+        fits = self._fits(ask, request, part).tolist()
+        low, high = 0, sum(fits) // ask.number
+        while low < high:
+            middle = (low + high + 1) // 2
+            if sum(min(one, middle) for one in fits) >= middle * ask.number:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _fill(self, row: int, request: CardRequest, part: slice, roomy: bool) -> Shares | None:
+        """Cards for one container after the other, those that are hardest to please first."""
+        given: list[tuple[Share, ...]] = [() for _ in request.containers]
+        asking = [(at, ask) for at, ask in enumerate(request.containers) if ask is not None]
+        asking.sort(key=lambda one: _hardness(one[1]), reverse=True)
+        taken: list[Shares] = []
+        for at, ask in asking:
+            shares = self._of_container(ask, request, part, roomy)
+            if shares is None:
+                break
+            given[at] = shares
+            taken.append((shares,))
+            self.take(row, (shares,))
+        for one in taken:
+            self.take(row, one, -1)
+        return tuple(given) if len(taken) == len(asking) else None
+
+    def _of_container(self, ask: CardAsk, request: CardRequest, part: slice, roomy: bool) -> tuple[Share, ...] | None:
+        fits = self._fits(ask, request, part)
+        places = np.flatnonzero(fits)
+        if len(places) < ask.number:
+            return None
+        free = self.free[part][places]
+        by = (places, -fits[places]) if roomy else (places, free[:, CORES], free[:, MEMORY])
+        order = np.lexsort(by)
+        cards = [self.roll.cards[self._which[part.start + place]] for place in places[order[: ask.number]].tolist()]
+        return tuple(Share(card.id, need(ask, card.memory), ask.cores) for card in cards)
+
+
+def _hardness(ask: CardAsk) -> tuple[bool, int, int, int, int]:
+    whole = ask.memory is None and ask.percent is None
+    return (ask.cores >= ALONE, _ANY if whole else ask.memory or 0, ask.percent or 0, ask.number, ask.cores)
+
+
+def _sums(row: Ints, values: Ints, size: int) -> Ints:
+    return np.bincount(row, weights=values, minlength=size).astype(np.int64)
+
+
+def each_share(shares: Shares) -> Iterator[Share]:
+    """All shares of a pod."""
+    return (share for container in shares for share in container)
