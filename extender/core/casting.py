@@ -1,21 +1,23 @@
 """Who may go for a group that waits, on which terms, and what protects the others.
 
-Takes a group's wish, room and usage to come, and the groups that hold room; gives a case for `choosing`, and bars.
-Must not choose, nor know what is kept for whom.
+Takes a group's wish, room and usage to come, and the groups that hold room; gives a cast: those who may go, those who
+are protected, and the terms. Must not choose, nor know what is kept for whom.
+
+What depends on one queue alone is looked up once a round: many groups wait, and few queues hold room.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
+from extender.core import eligible
 from extender.core.absence import Absence
 from extender.core.budgets import Disruptions
 from extender.core.draft import Case
-from extender.core.eligible import Holder, Holders, Terms, above, lenders, terms
+from extender.core.eligible import Holder, Holders, Terms
 from extender.core.ids import GroupKey, PodUid, QueueName
-from extender.core.model import Pod
 from extender.core.planning import Plan, Wish
 from extender.core.quota import Sums
 from extender.core.reasons import Detail, Refusal
@@ -28,145 +30,236 @@ from extender.core.world import World
 NAMED = 5
 
 
-@dataclass(slots=True)
-class Bars:
-    """Who could make room and is protected, by what, and until when at least."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Lot:
+    """Some groups of one queue: who of them may go, who is protected and by what, and until when at least."""
 
-    names: dict[tuple[str, str | int], None] = field(default_factory=dict)
-    pods: list[Pod] = field(default_factory=list)
-    #: when the first of them is protected no more by time alone
-    until: float = float("inf")
+    free: tuple[Holder, ...]
+    going: Absence
+    barred: Absence
+    names: frozenset[tuple[str, str | int]]
+    until: float
 
-    def add(self, bar: Detail, holders: Iterable[Holder]) -> None:
-        """These are protected by this, or else by what stands in them."""
-        for holder in holders:
-            self.pods += holder.pods
-            self.names.update(dict.fromkeys(bar or holder.bar))
-            if holder.bar:
-                self.until = min(self.until, holder.until)
 
-    def limits(self, case: Case) -> None:
-        """What keeps some of those who may go from going all together."""
-        for holder in case.holders.values():
-            self.names.update((("budget", b.name), None) for pod in holder.pods for b in case.disruptions.of(pod))
-            if holder.queue in case.terms:
-                self.names["queue", holder.queue] = None
+@dataclass(frozen=True, slots=True, eq=False)
+class Cast:
+    """The lots that matter for one group: those of which somebody may go, and those that are protected as a whole."""
 
-    def told(self) -> Detail:
-        """The bars by name, some of each kind."""
+    lots: tuple[Lot, ...]
+    kept: tuple[tuple[QueueName, Absence], ...]
+    terms: Mapping[QueueName, Terms]
+
+    @property
+    def holders(self) -> dict[GroupKey, Holder]:
+        """Who may go, as far as each alone is concerned."""
+        return {holder.key: holder for lot in self.lots for holder in lot.free}
+
+    @property
+    def any_free(self) -> bool:
+        """True when there is anybody who may go."""
+        return any(lot.free for lot in self.lots)
+
+    @property
+    def any_barred(self) -> bool:
+        """True when anybody is protected who could make room."""
+        return bool(self.kept) or any(lot.barred.pods for lot in self.lots)
+
+    @property
+    def until(self) -> float:
+        """When the first of the protected is protected no more by time alone."""
+        return min((lot.until for lot in self.lots), default=float("inf"))
+
+    def without_free(self, room: Room, usage: Usage) -> tuple[Room, Usage]:
+        """Room and usage if everybody had gone who may."""
+        for lot in self.lots:
+            room, usage = lot.going.room(room), lot.going.usage(usage)
+        return room, usage
+
+    def without_all(self, room: Room, usage: Usage) -> tuple[Room, Usage]:
+        """The same if nobody were protected."""
+        room, usage = self.without_free(room, usage)
+        for lot in self.lots:
+            room, usage = lot.barred.room(room), lot.barred.usage(usage)
+        for _, absence in self.kept:
+            room, usage = absence.room(room), absence.usage(usage)
+        return room, usage
+
+    def bars(self, disruptions: Disruptions) -> Detail:
+        """What protects those who could make room, by name, some of each kind."""
+        names = {name for lot in self.lots for name in lot.names} | {("queue", queue) for queue, _ in self.kept}
+        for holder in self.holders.values():  # each of them may go, but perhaps not all together
+            names |= {("budget", b.name) for pod in holder.pods for b in disruptions.of(pod)}
+            names |= {("queue", holder.queue)} if holder.queue in self.terms else set()
         kinds: Counter[str] = Counter()
         found = []
-        for kind, name in sorted(self.names, key=str):
+        for kind, name in sorted(names, key=str):
             kinds[kind] += 1
             if kinds[kind] <= NAMED:
                 found.append((kind, name))
         return tuple(found)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Casting:
-    """What is the same for all groups of a round."""
+    """What is the same for all groups of a round. `refused`: pods whose eviction was refused a short time ago."""
 
-    world: World
-    holders: Holders
-    disruptions: Disruptions
-    #: pods whose eviction was refused a short time ago
-    refused: Collection[PodUid]
-    now: float
+    def __init__(
+        self,
+        world: World,
+        holders: Holders,
+        disruptions: Disruptions,
+        refused: Collection[PodUid],
+        shape: tuple[int, ...],
+        now: float,
+    ) -> None:
+        self._world = world
+        self._holders = holders
+        self._disruptions = disruptions
+        self._refused = refused
+        self._shape = shape
+        self._now = now
+        self._own: dict[tuple[QueueName, int], Lot] = {}
+        self._others: dict[tuple[QueueName, frozenset[str]], Lot] = {}
+        self._whole: dict[tuple[QueueName, frozenset[str]], Absence] = {}
+
+    def forget(self, key: GroupKey) -> None:
+        """Members of the group are to be evicted."""
+        self._holders.forget(key)
+        queue = self._world.queue_of(key)
+        self._own = {of: lot for of, lot in self._own.items() if of[0] != queue}
+        self._others = {of: lot for of, lot in self._others.items() if of[0] != queue}
+        self._whole = {of: absence for of, absence in self._whole.items() if of[0] != queue}
+
+    def cast(self, key: GroupKey, wish: Wish, usage: Usage) -> Cast:
+        """Who could make room for these members, when those that are leaving have gone."""
+        queue = self._world.queue_of(key)
+        own = self._lower(queue, self._world.priority(key))
+        lots, kept = [own], []
+        found = self._terms(usage, queue, own, _asked(wish))
+        for other, on_terms in found.items():
+            keeper = eligible.keeper(usage, on_terms)
+            if keeper is None and not eligible.above(usage, on_terms.theirs, on_terms.resources):
+                keeper = other
+            if keeper is None:
+                lots.append(self._other(other, on_terms.resources))
+            elif (all_of := self._all(other, on_terms.resources)).pods:
+                kept.append((keeper, all_of))
+        return Cast(tuple(lots), tuple(kept), found)
 
     def case(
         self,
         key: GroupKey,
         wish: Wish,
+        cast: Cast,
         room: Room,
         usage: Usage,
         fits: Callable[[Room, Usage], Plan | Refusal],
         allows: Callable[[Room, Usage], bool],
-    ) -> tuple[Case, Bars]:
-        """Who may go so that these members have places, when those that are leaving have gone."""
-        queue, bars = self.world.queue_of(key), Bars()
-        asked: Sums = {}
-        for member in wish.members:
-            add(asked, member.shape.request)
-        holders = self._own(key, queue, bars)
-        found = self._terms(room, usage, queue, holders, asked)
-        for other, on_terms in found.items():
-            holders += self._others(usage, queue, other, on_terms, bars)
-        case = Case(
-            queue=queue,
+    ) -> Case:
+        """The same as a case for `choosing`."""
+        return Case(
+            queue=self._world.queue_of(key),
             wanted=tuple(Counter(member.shape for member in wish.members).items()),
-            now=self.now,
+            now=self._now,
             room=room,
             usage=usage,
-            holders={holder.key: holder for holder in holders},
-            terms=found,
-            disruptions=self.disruptions,
-            row=self.world.request_row,
+            holders=cast.holders,
+            terms=cast.terms,
+            disruptions=self._disruptions,
+            row=self._world.request_row,
             required=wish.required,
             fits=fits,
             allows=allows,
         )
-        return case, bars
 
-    def _own(self, key: GroupKey, queue: QueueName, bars: Bars) -> list[Holder]:
-        """Groups of lower priority in its own queue."""
-        priority = self.world.priority(key)
-        lower = [holder for holder in self.holders.of(queue) if holder.priority < priority and holder.key != key]
-        return self._unbarred(lower, bars)
-
-    def _terms(
-        self, room: Room, usage: Usage, queue: QueueName, own: list[Holder], asked: Sums
-    ) -> Mapping[QueueName, Terms]:
+    def _terms(self, usage: Usage, queue: QueueName, own: Lot, asked: Sums) -> dict[QueueName, Terms]:
         """How each other queue is taken from, when its own lower work has made room if need be."""
         tree = usage.tree
         owned = {r for name in tree.path(queue) if (at := tree.at(name)) is not None for r in at.owned}
         if owned.isdisjoint(resource for resource, amount in asked.items() if amount):
             return {}
-        pods = [pod for holder in own for pod in holder.pods]
-        relieved = Absence(self.world, room.free.shape, pods).usage(usage) if pods else usage
+        owed = eligible.owed(usage, queue, asked)
+        if own.free:
+            owed = {**eligible.owed(own.going.usage(usage), queue, asked), **owed}
+        if not owed:
+            return {}
         found = {}
-        for other in sorted(self.holders.keys()):
-            on_terms = terms(usage, queue, other, asked) or terms(relieved, queue, other, asked)
+        for other in sorted(self._holders.keys()):
+            on_terms = eligible.terms(usage, queue, other, owed)
             if on_terms is not None:
                 found[other] = on_terms
         return found
 
-    def _others(self, usage: Usage, queue: QueueName, other: QueueName, found: Terms, bars: Bars) -> list[Holder]:
-        """Groups of another queue; only those matter that take of what is owned and asked for."""
-        holders = [h for h in self.holders.of(other) if any(_takes(pod, found.resources) for pod in h.pods)]
-        kept = lenders(usage, queue, other)
-        if kept is not None:
-            bars.add((("queue", kept),), holders)
-            return []
-        if not above(usage, found.theirs, found.resources):
-            bars.add((("queue", other),), holders)
-            return []
-        return self._unbarred(holders, bars)
+    def _lower(self, queue: QueueName, priority: int) -> Lot:
+        """Groups of lower priority in the queue."""
+        lot = self._own.get((queue, priority))
+        if lot is None:
+            lower = [holder for holder in self._holders.of(queue) if holder.priority < priority]
+            lot = self._own[queue, priority] = self._lot(lower)
+        return lot
 
-    def _unbarred(self, holders: Iterable[Holder], bars: Bars) -> list[Holder]:
-        """Those of whom some may go as far as they alone are concerned."""
-        found = []
-        for holder in map(self._without_refused, holders):
-            if holder.bar:
-                bars.add((), [holder])
-                continue
-            budgets = [[b.name for b in self.disruptions.of(p) if self.disruptions.left(b) < 1] for p in holder.pods]
-            if all(budgets):
-                bars.add(tuple(("budget", name) for names in budgets for name in names), [holder])
-            elif holder.spare or holder.whole:
-                found.append(holder)
-            else:
-                bars.add((("cannot go as a whole", holder.name),), [holder])
+    def _other(self, queue: QueueName, resources: frozenset[str]) -> Lot:
+        """Groups of another queue; only those matter that take of what is owned and asked for."""
+        lot = self._others.get((queue, resources))
+        if lot is None:
+            taking = [h for h in self._holders.of(queue) if any(_takes(pod.shape.request, resources) for pod in h.pods)]
+            lot = self._others[queue, resources] = self._lot(taking)
+        return lot
+
+    def _all(self, queue: QueueName, resources: frozenset[str]) -> Absence:
+        """All pods of a queue that take of these."""
+        found = self._whole.get((queue, resources))
+        if found is None:
+            members = (self._world.members[key].values() for key in self._holders.keys().get(queue, ()))
+            pods = (pod for group in members for pod in group if pod.ours and pod.bound)
+            taking = (
+                pod for pod in pods if pod.uid not in self._holders.asked and _takes(pod.shape.request, resources)
+            )
+            found = self._whole[queue, resources] = Absence(self._world, self._shape, taking)
         return found
 
+    def _lot(self, holders: Iterable[Holder]) -> Lot:
+        """Those of whom some may go as far as they alone are concerned, and the others."""
+        free: list[Holder] = []
+        barred: list[Holder] = []
+        names: set[tuple[str, str | int]] = set()
+        until = float("inf")
+        for holder in map(self._without_refused, holders):
+            bar = self._bar(holder)
+            if bar:
+                barred.append(holder)
+                names.update(bar)
+                until = min(until, holder.until if holder.bar else until)
+            else:
+                free.append(holder)
+        return Lot(tuple(free), self._absence(free), self._absence(barred), frozenset(names), until)
+
+    def _absence(self, holders: Iterable[Holder]) -> Absence:
+        return Absence(self._world, self._shape, (pod for holder in holders for pod in holder.pods))
+
+    def _bar(self, holder: Holder) -> Detail:
+        """Why nobody of the group may go; () when somebody may."""
+        if holder.bar:
+            return holder.bar
+        budgets = [[b.name for b in self._disruptions.of(p) if self._disruptions.left(b) < 1] for p in holder.pods]
+        if all(budgets):
+            return tuple(("budget", name) for names in budgets for name in names)
+        return () if holder.spare or holder.whole else (("cannot go as a whole", holder.name),)
+
     def _without_refused(self, holder: Holder) -> Holder:
-        if not self.refused or not any(pod.uid in self.refused for pod in holder.pods):
+        if not self._refused or not any(pod.uid in self._refused for pod in holder.pods):
             return holder
-        pods = tuple(pod for pod in holder.pods if pod.uid not in self.refused)
+        pods = tuple(pod for pod in holder.pods if pod.uid not in self._refused)
         if not pods:
             return replace(holder, bar=(("refused to leave", holder.name),), until=float("inf"))
         return replace(holder, pods=pods, whole=False)
 
 
-def _takes(pod: Pod, resources: Collection[str]) -> bool:
-    return any(resource in resources for resource, _ in pod.shape.request)
+def _asked(wish: Wish) -> Sums:
+    asked: Sums = {}
+    for member in wish.members:
+        add(asked, member.shape.request)
+    return asked
+
+
+def _takes(request: Iterable[tuple[str, int]], resources: frozenset[str]) -> bool:
+    return any(resource in resources for resource, _ in request)

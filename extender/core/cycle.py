@@ -23,7 +23,7 @@ from extender.core.membership import Need, Standing, Tally, satisfied, standing
 from extender.core.model import Pod
 from extender.core.opening import OpenList
 from extender.core.planning import EXPECT_SECONDS, Entry
-from extender.core.preemption import Decision, Preemption
+from extender.core.preemption import Preemption
 from extender.core.reasons import FOR_ROOM, HELD_BACK, Reason, Refusal
 from extender.core.repair import Repair
 from extender.core.snapshot import Room, Snapshot
@@ -88,11 +88,8 @@ class Cycle:
         self.entries.clear()
         self.plans.reset()
         self.usage.take_moved()
-        self.repair.reset()
-        self.backfill.reset()
-        self.preemption.reset()
-        self.stale.reset()
-        self.vacancy.reset()
+        for part in (self.repair, self.backfill, self.preemption, self.stale, self.vacancy):
+            part.reset()
         self.backlog = Backlog()
         self.opening.restart()
         self.statements.restart()
@@ -251,8 +248,7 @@ class Cycle:
             return refusal  # that part of a plan is given up at once
         left, effects = self.preemption.answer(entry, refusal, kept, room, now)
         self.effects += effects
-        again = self.preemption.again_at(entry.key, now)
-        if again is not None:
+        if (again := self.preemption.again_at(entry.key, now)) is not None:
             self.look_at(entry.key, again)
         return self.plans.out_of_use(entry, left, room, now)
 
@@ -410,13 +406,6 @@ class Cycle:
         pod = self.world.pods.get(effect.uid)
         if pod is not None and pod.group in self.entries:
             self.dirty[pod.group] = None
-
-    def would_evict(self, key: GroupKey, now: float) -> Decision | Refusal | None:
-        """A dry run for a group that waits."""
-        entry = self.entries.get(key)
-        if entry is None or entry.refusal is None:
-            return None
-        return self.preemption.dry_run(entry, entry.refusal, self.room(), now)
 
     # --- what the handlers use too --------------------------------------------------------------
 

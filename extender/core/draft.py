@@ -153,7 +153,7 @@ class Draft:
 
     def is_owed(self, terms: Terms) -> bool:
         """True when the group's side is inside what it owns with what is asked for."""
-        return fits_inside(self.usage, terms.mine, self._asked, {})
+        return fits_inside(self.usage, terms.mine, self._asked)
 
     def take(self, unit: Unit) -> None:
         """These go."""

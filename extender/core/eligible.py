@@ -13,12 +13,12 @@ is guaranteed; against a claim that is guaranteed, it owns only what is guarante
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from extender.core.budgets import Disruptions
 from extender.core.firm import Firm
-from extender.core.ids import GroupKey, QueueName, TaskName
+from extender.core.ids import GroupKey, PodUid, QueueName, TaskName
 from extender.core.membership import STARTED, Standing, standing
 from extender.core.model import Pod
 from extender.core.quota import Sums
@@ -74,6 +74,11 @@ class Holders:
         self._of: dict[QueueName, list[Holder]] = {}
         self._holders: dict[GroupKey, Holder | None] = {}
         self._keys: dict[QueueName, list[GroupKey]] | None = None
+
+    @property
+    def asked(self) -> Set[PodUid]:
+        """Pods whose eviction is under way."""
+        return self._wholes.asked
 
     def of(self, queue: QueueName) -> list[Holder]:
         """The groups of a queue that have pods on nodes."""
@@ -164,32 +169,57 @@ class Terms:
     guaranteed: bool
 
 
-def terms(usage: Usage, queue: QueueName, victim: QueueName, asked: Sums) -> Terms | None:
-    """The terms for a group of `queue` that asks for so much; None when nothing is owed to it by `victim`'s side."""
-    mine, theirs = _sides(usage, queue, victim)
-    if not mine or not theirs:
+@dataclass(frozen=True, slots=True, eq=False)
+class Owed:
+    """What a group's side owns of what it asks for, and which of that is guaranteed to it."""
+
+    mine: tuple[tuple[QueueName, Mapping[str, int]], ...]
+    resources: frozenset[str]
+    kept: frozenset[str]
+
+
+def owed(usage: Usage, queue: QueueName, asked: Sums) -> dict[QueueName | None, Owed]:
+    """What is owed to a group of the queue that asks for so much, by the queue below which the others stand.
+
+    None stands for the top. Where nothing is owed, or its side would use more than it owns, there is no entry.
+    """
+    path = usage.tree.path(queue)
+    found: dict[QueueName | None, Owed] = {}
+    for end in range(1, len(path) + 1):
+        mine = tuple((name, own) for name in path[:end] if (own := _owned(usage, name)))
+        resources = frozenset(resource for _, own in mine for resource in own if asked.get(resource))
+        if resources and fits_inside(usage, mine, asked):
+            kept = frozenset(r for r in resources if _guaranteed(usage, path[:end], r, asked[r]))
+            found[path[end] if end < len(path) else None] = Owed(mine, resources, kept)
+    return found
+
+
+def terms(usage: Usage, queue: QueueName, victim: QueueName, owed: Mapping[QueueName | None, Owed]) -> Terms | None:
+    """The terms on which `victim` gives; None when nothing is owed by its side."""
+    mine, theirs = set(usage.tree.path(queue)), []
+    common: QueueName | None = None
+    for name in usage.tree.path(victim):
+        if name in mine:
+            common = name
+            break
+        theirs.append(name)
+    claim = owed.get(common)
+    if claim is None or not theirs or common == queue:
         return None
-    owned = [(name, _owned(usage, name)) for name in mine]
-    resources = {resource for _, own in owned for resource in own if asked.get(resource)}
-    if not resources or not fits_inside(usage, owned, asked, {}):
-        return None
-    kept = {resource for resource in resources if _guaranteed(usage, mine, resource, asked[resource])}
     floors = []
     for name in theirs:
         own, least = _owned(usage, name), usage.grants.kept.get(name, _NOTHING)
-        floors.append((name, {r: (least if r in kept else own).get(r, 0) for r in resources}))
-    return Terms(tuple(owned), tuple(floors), frozenset(resources), kept == resources)
+        floors.append((name, {r: (least if r in claim.kept else own).get(r, 0) for r in claim.resources}))
+    return Terms(claim.mine, tuple(floors), claim.resources, claim.kept == claim.resources)
 
 
-def fits_inside(
-    usage: Usage, levels: Iterable[tuple[QueueName, Mapping[str, int]]], asked: Mapping[str, int], gone: Sums
-) -> bool:
-    """True when each level would use no more than so much of what is asked for. `gone` is taken off first."""
+def fits_inside(usage: Usage, levels: Iterable[tuple[QueueName, Mapping[str, int]]], asked: Mapping[str, int]) -> bool:
+    """True when each level would use no more than so much of what is asked for."""
     for name, own in levels:
         used = usage.of(name)
         for resource, most in own.items():
             amount = asked.get(resource, 0)
-            if amount and used.get(resource, 0) - gone.get(resource, 0) + amount > most:
+            if amount and used.get(resource, 0) + amount > most:
                 return False
     return True
 
@@ -203,20 +233,13 @@ def above(usage: Usage, levels: Iterable[tuple[QueueName, Mapping[str, int]]], r
     )
 
 
-def lenders(usage: Usage, queue: QueueName, victim: QueueName) -> QueueName | None:
+def keeper(usage: Usage, found: Terms) -> QueueName | None:
     """The first queue on the other side that does not let what it borrowed be taken back; None when all do."""
-    for name in _sides(usage, queue, victim)[1]:
+    for name, _ in found.theirs:
         at = usage.tree.at(name)
         if at is not None and not at.queue.reclaimable:
             return name
     return None
-
-
-def _sides(usage: Usage, queue: QueueName, victim: QueueName) -> tuple[tuple[QueueName, ...], tuple[QueueName, ...]]:
-    """The queues from each of the two up to below the lowest that stands above both."""
-    mine, theirs = usage.tree.path(queue), usage.tree.path(victim)
-    common = set(mine) & set(theirs)
-    return tuple(n for n in mine if n not in common), tuple(n for n in theirs if n not in common)
 
 
 def _owned(usage: Usage, name: QueueName) -> Mapping[str, int]:

@@ -87,7 +87,10 @@ class Engine:
 
     def would_evict(self, key: GroupKey, now: float) -> Decision | Refusal | None:
         """Who would be evicted for a group that waits, or why nobody; None when it does not wait. Changes nothing."""
-        return self._cycle.would_evict(key, now)
+        entry = self.entries.get(key)
+        if entry is None or entry.refusal is None:
+            return None
+        return self._cycle.preemption.dry_run(entry, entry.refusal, self._cycle.room(), now)
 
     # --- world events ---------------------------------------------------------------------------
 

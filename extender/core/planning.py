@@ -206,7 +206,7 @@ def _gang_wish(
     expected = _expected(world, entry, need, tally, waiting)
     if isinstance(expected, Refusal):
         return expected
-    if expected and now >= entry.changed_at + EXPECT_SECONDS:
+    if expected and (now >= entry.changed_at + EXPECT_SECONDS or _nobody_replaces(world, entry)):
         return members_missing(need, tally)
     kept = Counter((r.task, r.shape) for r in ledger.of_group(entry.key).values() if r.expected)
     if not loose and kept == Counter((m.task, m.shape) for m in expected):
@@ -214,6 +214,11 @@ def _gang_wish(
     least = () if expected else _least(need, tally, waiting, ledger, loose)
     missing = members_missing(need, tally) if expected else None
     return replace(_wish(need, fixed, whole=(*loose, *expected), least=least), missing=missing)
+
+
+def _nobody_replaces(world: World, entry: Entry) -> bool:
+    """True when the group has run, and its members have no controller that would make those anew that it lost."""
+    return entry.started and all(pod.owner is None for pod in world.members[entry.key].values())
 
 
 def _wish(

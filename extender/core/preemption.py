@@ -23,8 +23,7 @@ from dataclasses import dataclass, replace
 
 from extender.core import choosing
 from extender.core.absence import Absence
-from extender.core.casting import NAMED, Bars, Casting
-from extender.core.draft import Case, Draft
+from extender.core.casting import NAMED, Cast, Casting
 from extender.core.eligible import Holders
 from extender.core.ids import GroupKey, PodUid
 from extender.core.ledger import Reservation, Slot
@@ -222,7 +221,7 @@ class Preemption:
         assert self._scene is not None
         self._scene.coming.add(loss.pods)
         yield from self._wholes.ask(loss.pods, loss.ground, loss.detail)
-        self._scene.casting.holders.forget(loss.group)
+        self._scene.casting.forget(loss.group)
 
     def _waiting(self, key: GroupKey, plan: Plan) -> Refusal:
         nodes = {node for _, node in plan.places}
@@ -284,47 +283,48 @@ class Preemption:
     def _try(self, entry: Entry, wish: Wish, refusal: Refusal, room: Room, now: float) -> Decision | Refusal:
         free, usage = self._to_come(room, now)
         assert self._scene is not None
-        case, bars = self._scene.casting.case(
-            entry.key,
-            wish,
-            free,
-            usage,
-            lambda room, usage: self._plans.tried(entry, wish, room, usage),
-            lambda room, usage: self._allows(entry, wish, room, usage),
-        )
-        if not (case.holders or bars.pods or entry.key in self._causes):
+        cast = self._scene.casting.cast(entry.key, wish, usage)
+        if not (cast.any_free or cast.any_barred or entry.key in self._causes):
             return refusal
-        if bars.until < float("inf"):
-            self._scene.until[entry.key] = bars.until
-        plan = case.fits(free, usage) if self._scene.coming.pods else None
+        if cast.until < float("inf"):
+            self._scene.until[entry.key] = cast.until
+        plan = self._plans.tried(entry, wish, free, usage) if self._scene.coming.pods else None
         if isinstance(plan, Plan):
             return Decision(plan)
         if self._held_off(entry.key, now) is not None:
             return Refusal(Reason.NO_VICTIMS, (("problem", "an eviction was refused, or did not help"),))
-        chosen = self._choose(case)
-        if chosen is not None:
-            draft, plan = chosen
-            return Decision(plan, tuple(losses(self._world, entry.key, case, draft.units)))
-        return self._barred(case, bars, refusal)
+        chosen = self._choose(entry, wish, cast, free, usage)
+        return chosen or self._barred(entry, wish, cast, free, usage, refusal)
 
-    def _choose(self, case: Case) -> tuple[Draft, Plan] | None:
+    def _choose(self, entry: Entry, wish: Wish, cast: Cast, room: Room, usage: Usage) -> Decision | None:
         """Victims, if there would be a place at all when everybody had gone who may."""
-        if not case.holders:
+        if not cast.any_free:
             return None
-        everybody = Absence(self._world, case.room.free.shape, (p for h in case.holders.values() for p in h.pods))
-        left = case.fits(everybody.room(case.room), everybody.usage(case.usage))
-        return choosing.choose(case) if isinstance(left, Plan) else None
+        if not isinstance(self._plans.tried(entry, wish, *cast.without_free(room, usage)), Plan):
+            return None
+        assert self._scene is not None
+        case = self._scene.casting.case(
+            entry.key,
+            wish,
+            cast,
+            room,
+            usage,
+            lambda room, usage: self._plans.tried(entry, wish, room, usage),
+            lambda room, usage: self._allows(entry, wish, room, usage),
+        )
+        chosen = choosing.choose(case)
+        if chosen is None:
+            return None
+        draft, plan = chosen
+        return Decision(plan, tuple(losses(self._world, entry.key, case, draft.units)))
 
-    def _barred(self, case: Case, bars: Bars, refusal: Refusal) -> Refusal:
+    def _barred(self, entry: Entry, wish: Wish, cast: Cast, room: Room, usage: Usage, refusal: Refusal) -> Refusal:
         """Protected victims are the reason when all would be well without them; or else it is as if they were gone."""
-        pods = [*(pod for holder in case.holders.values() for pod in holder.pods), *bars.pods]
-        if not pods:
+        if not (cast.any_free or cast.any_barred):
             return refusal
-        everybody = Absence(self._world, case.room.free.shape, pods)
-        left = case.fits(everybody.room(case.room), everybody.usage(case.usage))
-        if isinstance(left, Plan) or (bars.pods and left.reason is Reason.RESERVED):
-            bars.limits(case)
-            return Refusal(Reason.NO_VICTIMS, bars.told())
+        left = self._plans.tried(entry, wish, *cast.without_all(room, usage))
+        if isinstance(left, Plan) or (cast.any_barred and left.reason is Reason.RESERVED):
+            return Refusal(Reason.NO_VICTIMS, cast.bars(self._disruptions))
         return left if refusal.reason in _SUMS and left.reason in _SHAPES else refusal
 
     # --- what is leaving already ----------------------------------------------------------------
@@ -342,7 +342,7 @@ class Preemption:
         asked = (self._world.pods.get(uid) for uid in self._wholes.asked)
         pods += [pod for pod in asked if pod is not None and pod.bound]
         holders = Holders(self._world, self._wholes, self._disruptions, self._firm, self._plans.under_way, now)
-        casting = Casting(self._world, holders, self._disruptions, self._refused.keys(), now)
+        casting = Casting(self._world, holders, self._disruptions, self._refused.keys(), room.free.shape, now)
         return _Scene(casting, Absence(self._world, room.free.shape, pods), {})
 
     def _allows(self, entry: Entry, wish: Wish, room: Room, usage: Usage) -> bool:

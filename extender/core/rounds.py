@@ -79,7 +79,9 @@ class Rounds:
                 return
             gang = self.gangs[pod.group] = Gang(pod.group)
         was, live = (p is not None and standing(p) in LIVE for p in (before, after))
-        if (live and before is None) or (was and not live and pod.owner is not None):
+        # one that leaves is replaced when it begins to, or when it has gone
+        lost = pod.owner is not None and (after is None or (was and not live))
+        if lost or (live and before is None):
             gang.newest = now
         if after is None or standing(after) is not Standing.BOUND:
             gang.evicting.pop(pod.uid, None)

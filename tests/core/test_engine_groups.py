@@ -8,7 +8,7 @@ import pytest
 
 from extender.core import messages
 from extender.core.ids import QUEUE_GATE, QueueName, Source
-from extender.core.model import Declared, Pod
+from extender.core.model import Declared, Owner, Pod
 from extender.core.planning import EXPECT_SECONDS
 from extender.core.reasons import Reason
 from tests import builders
@@ -171,3 +171,24 @@ def test_a_member_that_moves_to_another_group_leaves_nothing_behind() -> None:
     engine.tick()
     assert list(engine.engine.entries) == [builders.group_key("other")]
     assert engine.reserved == 1
+
+
+@pytest.mark.parametrize(
+    ("owner", "waits"),
+    [
+        pytest.param(Owner("Job", "runs", "j"), Reason.QUOTA, id="by a controller"),
+        pytest.param(None, None, id="by nobody"),
+    ],
+)
+def test_room_is_kept_for_members_that_are_replaced(owner: Owner | None, waits: Reason | None) -> None:
+    engine = Driver(gpu_node("n"), builders.make_queue("q", capability=((GPU, 4),)))
+    running = [replace(pod, owner=owner) for pod in builders.make_pods(4, "runs", request={GPU: 1}, group="runs")]
+    others = builders.make_pods(2, "waits", request={GPU: 1}, group="waits")
+    engine.see(*(builders.make_group(name, size, queue="q") for name, size in (("runs", 4), ("waits", 2))))
+    engine.see(*(builders.bound(pod, "n") for pod in running))
+    engine.tick()
+    engine.see(*others)
+    engine.tick()
+    engine.gone(*running[:2])
+    engine.tick()
+    assert engine.reason(builders.group_key("waits")) is waits

@@ -314,6 +314,17 @@ def test_a_loss_whose_replacement_does_not_come_fails_the_round_after_ten_second
     assert driver.wait(0.1) == answers(Why.TOO_FEW, 1)
 
 
+def test_one_that_takes_its_time_to_leave_is_expected_anew_when_it_has_gone():
+    """Its owner may make another one only then; the engine plans for that one as well."""
+    driver, _group, pods = gang(2, owner=JOB)
+    driver.call(pods[1])
+    driver.see(replace(pods[0], terminating=True))
+    driver.wait(9.0)
+    driver.gone(pods[0])
+    assert driver.wait(9.9) == []
+    assert driver.wait(0.1) == answers(Why.TOO_FEW, 1)
+
+
 def test_a_loss_that_nobody_replaces_fails_the_round_at_once():
     driver, _group, pods = gang(2)
     driver.call(pods[1])
