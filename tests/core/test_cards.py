@@ -174,13 +174,13 @@ def allowed(cards: list[Card], shares: list[Share]) -> bool:
     return True
 
 
-def most_pods(cards: list[Card], one: CardAsk, have: list[Share]) -> int:
-    """The largest number of such pods, by trying every choice of cards for each."""
+def most_pods(cards: list[Card], one: CardAsk, have: list[Share], first: int = 0) -> int:
+    """The largest number of such pods, by trying every choice of cards for each; equal pods choose in one order."""
     best = 0
-    for combination in itertools.combinations(cards, one.number):
+    for number, combination in enumerate(itertools.combinations(cards, one.number)):
         more = [Share(c.id, need(one, c.memory), one.cores) for c in combination]
-        if allowed(cards, have + more):
-            best = max(best, 1 + most_pods(cards, one, have + more))
+        if number >= first and allowed(cards, have + more):
+            best = max(best, 1 + most_pods(cards, one, have + more, number))
     return best
 
 
