@@ -35,7 +35,7 @@ class Forgetful(Waiting):
 def forgetful(above: int) -> Engine:
     """The slow engine."""
     engine = Engine(above)
-    engine._cycle.asking = Forgetful(engine.world, engine._plans.ledger)
+    engine._cycle.asking = engine._plans.asking = Forgetful(engine.world, engine._plans.ledger)
     return engine
 
 
