@@ -41,7 +41,7 @@ MAX_REJECTIONS = 3
 class Engine:
     """All state of the extender's decisions. One owner calls `handle`; everybody may read `view`."""
 
-    def __init__(self, nominate_above: int, turns: int | None = None, max_rejections: int = MAX_REJECTIONS) -> None:
+    def __init__(self, nominate_above: int, turns: int | None = None, *, max_rejections: int = MAX_REJECTIONS) -> None:
         self.world = World()
         self._admissions = Admissions(self.world, max_rejections)
         self.active = False

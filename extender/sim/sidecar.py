@@ -61,7 +61,7 @@ class Sidecar:
 
     def _fresh(self) -> None:
         most = self._cluster.settings.max_rejections_per_node
-        self.engine = Engine(NOMINATE_ABOVE, MAX_REJECTIONS if most is None else most)
+        self.engine = Engine(NOMINATE_ABOVE, max_rejections=MAX_REJECTIONS if most is None else most)
         self.gate = Gate(World(), self._cluster.settings.http_timeout)
         self._lanes: dict[str, deque[tuple[messages.Effect, int]]] = {}
         self._gate_effects: deque[GateEffect] = deque()
