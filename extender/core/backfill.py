@@ -141,10 +141,15 @@ class Backfill:
     # --- which heads ----------------------------------------------------------------------------
 
     def _in_order(self, marks: list[Headroom]) -> list[Claim]:
-        """Heads of which each is behind those before it: those for whom something is kept, then who waits longest."""
+        """Heads of which each is behind those before it: those with a promise, then who waits longest.
+
+        Who is drained for has no promise: else heads of little need, one after the other, would take the windows of
+        one that needs much.
+        """
         queues = {head.key: (queue, head) for queue, head in self._heads}
-        kept = [queues[mark.key] for mark in marks if mark.key in queues]
-        others = [queues[key] for key in queues if self._plans.headrooms.get(key) is None]
+        promised = [mark.key for mark in marks if mark.at is not None and mark.key in queues]
+        kept = [queues[key] for key in promised]
+        others = [queues[key] for key in queues if key not in promised]
         others.sort(key=lambda one: (self._entries[one[1].key].waits_since or 0.0, one[1].order))
         found: list[tuple[QueueName, Claim]] = []
         for queue, head in (*kept, *others[:MOST_HEADS]):
