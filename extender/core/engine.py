@@ -76,7 +76,7 @@ class Engine:
     @property
     def unfinished(self) -> bool:
         """True when a round was begun and is not over: the next `Tick` goes on with it."""
-        return self._cycle.unfinished
+        return self.active and self._cycle.unfinished
 
     def self_check(self) -> int:
         """Reservations that no waiting pod, no expectation and no revocation accounts for: 0, or a fault."""
