@@ -239,7 +239,7 @@ def test_a_node_without_the_label_is_in_no_domain(scene: Scene, racks: dict[str,
     make_nodes(1, gpus=32)
     scene.group("g", 9, spec={"topology": {"required": objects.RACK}})
     scene.gang("g", 9)
-    scene.wait_says("g", "TopologyUnsatisfied")
+    scene.wait_says("g", "TopologyUnlabelled")
     scene.group("free", 32)
     scene.gang("free", 32)
     assert sum(Counter(scene.wait_bound("free", 32).values()).values()) == 32

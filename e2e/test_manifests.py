@@ -121,7 +121,8 @@ def test_definitions_take_sound_objects_and_refuse_others_with_a_message(
 
 def test_a_queue_gets_the_defaults_that_the_design_names(installed: base.Cluster) -> None:
     bare = {"apiVersion": "muster.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "bare"}}
-    expected = {"weight": 1, "reclaimable": True, "priority": 0, "state": "Open", "autoscaling": "Hidden"}
+    expected = {"weight": 1, "reclaimable": True, "priority": 0, "state": "Open"}
+    expected |= {"autoscaling": "Hidden", "gpuCharge": "gpus"}
     assert plane.tried(installed, bare)["spec"] == expected
 
 
