@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from extender.core.backfill import AGING_SECONDS
@@ -170,6 +170,8 @@ def test_who_ends_in_time_passes(sizes: list[tuple[int, str]], made: list[Job]) 
     st.lists(st.tuples(st.integers(1, 2), st.integers(20, 700)), min_size=4, max_size=8),
     st.integers(0, 1),
 )
+# small heads of the other queue, drained for one after the other, took the windows of the large one
+@example([(4, "a"), (5, "a"), (4, "a")], 1, [(2, 293), (2, 394), (1, 395), (2, 170)], 0)
 def test_what_fits_an_empty_cluster_starts_under_any_stream_of_small_jobs(
     sizes: list[tuple[int, str]], gpus: int, small: list[tuple[int, int]], queue: int
 ) -> None:
