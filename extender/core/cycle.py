@@ -38,7 +38,7 @@ class Cycle(Records):
         super().__init__(world, nominate_above)
         self.opening = OpenList()
         self.statements = queue_stating.Statements(self.plans.firm)
-        self.visibility = Visibility(world, self.usage, self.plans.ledger)
+        self.visibility = Visibility(world, self.usage, self.plans.ledger, self.asking)
         #: groups that are looked at in one piece of a round; None: all
         self._turns = turns
         #: the round that was begun and is not over

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from extender.core.asking import Asking
 from extender.core.explain import of_member
 from extender.core.firm import Loan
 from extender.core.headroom import Promise
@@ -48,7 +47,6 @@ class View:
         self._plans = plans
         self._entries = entries
         self._pending = pending
-        self._asking = Asking(world, plans.ledger)
 
     def planned(self, uid: PodUid) -> NodeName | None:
         """The node planned for this pod."""
@@ -66,7 +64,7 @@ class View:
 
     def order_key(self, entry: Entry) -> OrderKey:
         """The group's place in its queue."""
-        return self._asking.order_key(entry)
+        return self._plans.asking.order_key(entry)
 
     def free(self) -> dict[str, int]:
         """What neither pods nor plans take of the nodes, by resource."""

@@ -49,11 +49,11 @@ _SHOWN = frozenset(
 class Visibility:
     """What was asked for lately. Nothing of it must survive a restart: what is in sight has no gate."""
 
-    def __init__(self, world: World, usage: Usage, ledger: Ledger) -> None:
+    def __init__(self, world: World, usage: Usage, ledger: Ledger, asking: Asking) -> None:
         self._world = world
         self._usage = usage
         self._ledger = ledger
-        self._asking = Asking(world, ledger)
+        self._asking = asking
         self._look_at = 0.0
         #: pods whose gates were asked to be removed, and when
         self._asked: dict[PodUid, float] = {}
