@@ -222,3 +222,15 @@ def _status(obj: Object) -> Object:
 def _condition(obj: Object, kind: str) -> Object:
     conditions = _status(obj).get("conditions") or []
     return next((entry for entry in conditions if entry["type"] == kind), {})
+
+
+@contextlib.contextmanager
+def cleared(api: kube.Kube, replica: Replica, namespace: str, *kinds: str) -> Iterator[Scene]:
+    """A scene of which nothing is left at the end: objects of these kinds, then pods, which those may make anew."""
+    made = Scene(api, replica, namespace)
+    yield made
+    for kind in kinds:
+        api.delete_all(kind, namespace)
+    api.delete_all("pods", namespace, grace=0)
+    waiting.wait_for(lambda: api.list("pods", namespace), 30, "all pods are gone", until=lambda pods: not pods)
+    made.wait_sound()

@@ -25,13 +25,8 @@ OVERCOMMITTED = "muster_extender_overcommitted_nodes"
 
 @pytest.fixture
 def scene(kube: Kube, replica: Replica, namespace: str) -> Iterator[scenes.Scene]:
-    made = scenes.Scene(kube, replica, namespace)
-    yield made
-    for kind in ("replicasets.apps", "poddisruptionbudgets.policy"):
-        kube.delete_all(kind, namespace)
-    kube.delete_all("pods", namespace, grace=0)
-    waiting.wait_for(lambda: kube.list("pods", namespace), 30, "all pods are gone", until=lambda pods: not pods)
-    made.wait_sound()
+    with scenes.cleared(kube, replica, namespace, "replicasets.apps", "poddisruptionbudgets.policy") as made:
+        yield made
 
 
 def owned(scene: scenes.Scene, name: str, replicas: int, group: str = "") -> Object:

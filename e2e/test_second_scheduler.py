@@ -28,12 +28,8 @@ FOR_ROOM = {"InsufficientResources", "Fragmented", "RefusedByScheduler", "Queued
 
 @pytest.fixture
 def scene(kube: Kube, muster: Replica, namespace: str) -> Iterator[scenes.Scene]:
-    made = scenes.Scene(kube, muster, namespace)
-    yield made
-    # what a test leaves behind is gone before the next one counts
-    kube.delete_all("pods", namespace, grace=0)
-    waiting.wait_for(lambda: kube.list("pods", namespace), 30, "all pods are gone", until=lambda pods: not pods)
-    made.wait_sound()
+    with scenes.cleared(kube, muster, namespace) as made:  # it is gone before the next one counts
+        yield made
 
 
 def create(kube: Kube, *rows: list[Object]) -> None:
