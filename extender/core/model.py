@@ -316,10 +316,33 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Levels of the network from broad to narrow, as node label keys."""
+    """Levels of the network from broad to narrow, as node label keys. Names of others' objects begin with their API
+    group and a slash."""
 
     name: str
     levels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Which nodes, or (`inner`) which HyperNodes, a HyperNode consists of: those of one name, those whose names match
+    a pattern, or nodes with labels. Exactly one of the three is given."""
+
+    inner: bool = False
+    name: str = ""
+    pattern: str = ""
+    labels: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HyperNode:
+    """Volcano's object for a domain of the network: a switch with what hangs from it. Tier 1 is next to the nodes."""
+
+    name: str
+    tier: int
+    tier_name: str = ""
+    members: tuple[Members, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

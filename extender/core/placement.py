@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from extender.core import packing, shortage
+from extender.core import hypernodes, packing, shortage
 from extender.core.cards import Cards
 from extender.core.feasibility import Facts
 from extender.core.ids import NO_TASK, TaskName
@@ -102,9 +102,12 @@ def _place(
     if required is None and preferred is None and len(demands) == 1 and demands[0].count == 1:
         return _place_lone(room, demands[0])
     facts = room.snapshot.facts
+    if preferred == hypernodes.LOWEST and not facts.knows_level(preferred):
+        preferred = None  # there is but one domain: the whole cluster
     for level in (required, preferred):
         if level is not None and not facts.knows_level(level):
             return Refusal(Reason.TOPOLOGY, (("level", level), ("problem", "no topology has this level")))
+    required, preferred = (None if level is None else facts.levels.level(level) for level in (required, preferred))
     asks = [_ask(room, demand) for demand in demands]
     if not any(ask.count for ask in asks):
         return Placement(tuple(demands), tuple(() for _ in demands))

@@ -14,6 +14,7 @@ from extender.core.model import Group
 from extender.core.reasons import Reason
 from extender.wire import marks
 from extender.wire.fields import Object, Reader, metadata
+from extender.wire.network import volcano_levels
 
 _MAX_PRIORITY = 2**31 - 1
 _INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
@@ -112,9 +113,12 @@ def _volcano(reader: Reader, spec: Object, status: Object) -> _Stated:
         for name in sorted(minima)
     ]
     waiting, reason, _ = _condition(reader, status, "Unschedulable")
+    required, preferred = volcano_levels(reader, spec, "spec")
     return _Stated(
         min_member=_minimum(reader, spec, "minMember", "spec.minMember"),
         tasks=tuple((name, minimum) for name, minimum in tasks if minimum),
+        topology_required=required,
+        topology_preferred=preferred,
         stated_reason=reason if waiting == "True" else "",
     )
 
