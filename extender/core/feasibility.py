@@ -131,12 +131,12 @@ class Facts:
         """Domains of a path of levels; for () there is one, the whole cluster."""
         found = self._domains.get(keys)
         if found is None:
-            columns = [(column.codes, column.values) for column in map(self._level, keys)]
+            columns = [(column.codes, column.values) for column in map(self.level, keys)]
             found = topology.domains(keys, columns, self.roster.rank, self.roster.order)
             _keep(self._domains, keys, found, _DOMAINS)
         return found
 
-    def _level(self, key: str) -> Coded[str]:
+    def level(self, key: str) -> Coded[str]:
         """What each row has for a level: a label of its node, or what the topology says of the node."""
         value = self.levels.derived(key)
         if value is None:

@@ -16,6 +16,7 @@ import numpy as np
 from extender.core import messages
 from extender.core.card_table import CardTable
 from extender.core.finished import Finished
+from extender.core.homes import Homes
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
 from extender.core.membership import Need, Tally, need_of, queue_of
 from extender.core.model import Budget, Group, HyperNode, Node, Pod, Queue, Topology
@@ -147,6 +148,7 @@ class World:
         self.tallies: dict[GroupKey, Tally] = {}
         self.groups: dict[GroupKey, Group] = {}
         self._finished = Finished()
+        self.homes = Homes()
         #: pods that count on a node (not ended), by node name; also for nodes not known yet
         self.on_node: dict[NodeName, dict[PodUid, Pod]] = {}
         #: those of them that are being deleted
@@ -284,7 +286,9 @@ class World:
         del siblings[pod.uid]
         self.tallies[pod.group].remove(pod)
         self._finished.left(pod, self.tallies[pod.group], moved)
+        self.homes.left(pod)
         if not siblings:
+            self.homes.forget(pod.group)
             del self.members[pod.group], self.tallies[pod.group]
             if pod.group not in self.groups:
                 self._finished.forget(pod.group, None)
