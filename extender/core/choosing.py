@@ -146,12 +146,16 @@ def lost_seconds(pod: Pod, saved: float, now: float) -> float:
 def _least(case: Case, ranked: Sequence[Pod]) -> int:
     """No fewer pods can free what lacks: a bound by sums, for each resource by itself."""
     least = 1
-    for resource, amount in case.asked.items():
-        lacking = amount - case.room.usable(resource)
+    for resource, lacking in _lacking(case).items():
         if lacking > 0:
             most = max((dict(request).get(resource, 0) for request in {p.shape.request for p in ranked}), default=0)
             least = max(least, -(-lacking // most) if most else least)
     return least
+
+
+def _lacking(case: Case) -> dict[str, int]:
+    """How much more of each resource is asked for than is free on all nodes together."""
+    return {resource: amount - case.room.usable(resource) for resource, amount in case.asked.items()}
 
 
 # --- node by node ---------------------------------------------------------------------------------
@@ -420,11 +424,14 @@ def _search(case: Case, ranked: Sequence[Pod], least: int, best: Draft | None) -
     if len(ranked) > _SEARCH_PODS:
         return None
     most = len(best.pods) - 1 if best is not None else len(ranked)
-    looked, placed = count(), count()
+    looked, placed, lacking = count(), count(), _lacking(case)
+    frees = {pod.uid: dict(pod.shape.request) for pod in ranked}
     for size in range(least, most + 1):
         for chosen in _combinations(ranked, size):
             if next(looked) > _LOOKED_AT:
                 return None
+            if any(sum(frees[p.uid].get(r, 0) for p in chosen) < lack for r, lack in lacking.items() if lack > 0):
+                continue
             draft = _drafted(case, chosen)
             if draft is None or not _suffices(case, draft):
                 continue
