@@ -48,7 +48,8 @@ class Engine:
         self._cycle = Cycle(self.world, nominate_above, turns)
         self._plans = self._cycle.plans
         self.entries = self._cycle.entries
-        self.view = View(self.world, self._plans, self.entries, self._cycle.vacancy, self._cycle.pending)
+        cycle = self._cycle
+        self.view = View(self.world, self._plans, self.entries, cycle.vacancy, cycle.pending, cycle.room)
         #: effects that undo a plan and could not be carried out, with the time to try again
         self._again: dict[messages.Effect, float] = {}
 

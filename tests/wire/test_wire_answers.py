@@ -83,9 +83,9 @@ def test_a_running_group_has_no_reason_and_no_position():
 
 
 def test_planned_nodes_that_are_not_named_are_counted():
-    placed = workload(nodes=((NodeName("n0"), 3),), members=core.Members(8, 8, 8, 0, 0, 0))
+    placed = workload(nodes=(core.Places(NodeName("n0"), 3, (("cpu", 1500),)),), members=core.Members(8, 8, 8, 0, 0, 0))
     status = answers.workload(placed, NOW)["status"]
-    assert status["plannedNodes"] == [{"name": "n0", "members": 3}]
+    assert status["plannedNodes"] == [{"name": "n0", "members": 3, "requests": {"cpu": "1500m"}}]
     assert status["plannedElsewhere"] == 5
 
 
