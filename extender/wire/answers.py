@@ -248,7 +248,7 @@ def _workload_cells(item: Object, now: float) -> list[Any]:
         status["queue"],
         str(status.get("position", "")),
         f"{members['bound'] + members['succeeded']}/{'?' if minimum is None else minimum}",
-        _age(now - (seconds_of(status["since"]) or now)) if "since" in status else "",
+        age(now - (seconds_of(status["since"]) or now)) if "since" in status else "",
     ]
 
 
@@ -260,7 +260,7 @@ def _queue_cells(item: Object, _now: float) -> list[Any]:
     return [name, state, status["share"], status["pending"], where, first["reason"]]
 
 
-def _age(seconds: float) -> str:
+def age(seconds: float) -> str:
     """A duration in its two largest units: `5s`, `3m20s`, `2d4h`."""
     left, parts = max(0, int(seconds)), []
     for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
