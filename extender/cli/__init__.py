@@ -4,7 +4,7 @@ Takes what the command line asks for, reads the API server with the user's own c
 JSON or YAML for programs. Must not write to the cluster, decide anything, or have words of its own for reasons: those
 are of `core.explain`, and what stands in objects was made of them.
 
-    console       the command line, and what is said when something cannot be done
+    console       the command line: arguments, then running; problems are what is said when something cannot be done
     cluster       reading: objects, and live answers where they are installed
     naming        which group or pod a name means
     stated        what objects say of a group, in the form of the live answers

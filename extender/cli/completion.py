@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from extender.cli import commands
+from extender.cli import arguments
 
-NAME = "completion"
-#: `kubectl-muster completion ask -- WORD...`
-ASK = "ask"
 #: what kubectl's completion takes as "these, and no names of files"
 NO_FILES = ":4"
-_SHELLS = ("bash", "zsh", "fish")
 
 SCRIPTS = {
     "bash": """\
@@ -23,8 +19,7 @@ _kubectl_muster() {
     local IFS=$'\\n'
     COMPREPLY=($(kubectl-muster completion ask -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
 }
-complete -o default -F _kubectl_muster kubectl-muster
-""",
+complete -o default -F _kubectl_muster kubectl-muster""",
     "zsh": """\
 #compdef kubectl-muster
 _kubectl_muster() {
@@ -32,15 +27,13 @@ _kubectl_muster() {
     found=("${(@f)$(kubectl-muster completion ask -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
     compadd -a found
 }
-compdef _kubectl_muster kubectl-muster
-""",
+compdef _kubectl_muster kubectl-muster""",
     "fish": """\
 function __kubectl_muster
     set -l words (commandline -opc) (commandline -ct)
     kubectl-muster completion ask -- $words[2..-1] 2>/dev/null
 end
-complete -c kubectl-muster -f -a '(__kubectl_muster)'
-""",
+complete -c kubectl-muster -f -a '(__kubectl_muster)'""",
 }
 
 
@@ -51,18 +44,18 @@ def candidates(words: Sequence[str]) -> list[str]:
 
 
 def _all(before: Sequence[str]) -> Iterator[str]:
-    command = next((one for one in commands.COMMANDS if one.name in before), None)
+    command = next((one for one in arguments.COMMANDS if one.name in before), None)
     own = command.arguments if command is not None else ()
-    own += (commands.ALL,) if command is not None and command.everywhere else ()
-    options = (*own, *commands.EVERYWHERE)
+    own += (arguments.ALL,) if command is not None and command.everywhere else ()
+    options = (*own, *arguments.OPTIONS)
     asked = next((one for one in options if before and before[-1] in one.flags), None)
     if asked is not None and "action" not in asked.options:  # its value comes next
         yield from asked.options.get("choices", ())
         return
-    if NAME in before:
-        yield from _SHELLS
+    if arguments.COMPLETION in before:
+        yield from arguments.SHELLS
         return
     if command is None:
-        yield from (*(one.name for one in commands.COMMANDS), NAME)
+        yield from (*(one.name for one in arguments.COMMANDS), arguments.COMPLETION)
     for argument in options:
         yield from argument.flags

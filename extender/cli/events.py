@@ -102,5 +102,5 @@ def row(event: Object, now: float) -> tuple[str, ...]:
 def line(event: Object, paint: tables.Paint) -> str:
     """An Event that has just been seen, at its time."""
     where = f"{event['namespace']}/{event['object']}" if event["namespace"] else event["object"]
-    cells = (event["at"], paint.word(event["type"]), tables.plain(where), event["reason"], event["message"])
-    return "  ".join(cell if number == 1 else tables.plain(cell) for number, cell in enumerate(cells))
+    cells = (event["at"], event["type"], where, event["reason"], event["message"])
+    return "  ".join(paint.word(tables.plain(cell)) for cell in cells)

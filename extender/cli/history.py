@@ -6,13 +6,11 @@ server keeps for an hour unless it is told otherwise; gives one list in order. M
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 from extender.cli import events, naming, tables
 from extender.cli.cluster import Cluster
-from extender.cli.problems import Problem
 from extender.core.ids import Source
 from extender.wire.answers import age
 from extender.wire.fields import seconds_of
@@ -24,17 +22,23 @@ _SAME_SECONDS = 5.0
 
 async def gather(cluster: Cluster, namespace: str, text: str) -> Object:
     """Times, reasons and sentences, the oldest first; of a pod that is gone what Events remember."""
+    subject, items = await together(cluster, namespace, text)
+    return {"name": text if subject is None else subject.title, "namespace": namespace, "items": items}
+
+
+async def together(cluster: Cluster, namespace: str, text: str) -> tuple[naming.Subject | None, list[Object]]:
+    """A subject with its history; none where there is only that, as it is gone."""
     told = (await events.gather(cluster))["items"]
     try:
         subject = await naming.find(cluster, namespace, text)
-    except Problem:
+    except naming.Missing:
         source, name = naming.parse(text)
         kinds = {"Pod"} if source is Source.POD else {"PodGroup"} if source is not None else {"Pod", "PodGroup"}
         about = [one for one in told if one["object"] == name and one["kind"] in kinds]
         if not about:
             raise
-        return {"name": text, "namespace": namespace, "items": merged([], about)}
-    return {"name": subject.title, "namespace": namespace, "items": of(subject, told)}
+        return None, merged([], about)
+    return subject, of(subject, told)
 
 
 def of(subject: naming.Subject, told: list[Object]) -> list[Object]:
@@ -73,9 +77,3 @@ def rows(items: list[Object], now: float) -> Iterator[tuple[str, str, str]]:
     for one in items:
         at = seconds_of(one["at"])
         yield ("" if at is None else age(now - at), one["reason"], one["message"])
-
-
-async def together(cluster: Cluster, namespace: str, text: str) -> tuple[naming.Subject, list[Object]]:
-    """A subject with its history."""
-    subject, told = await asyncio.gather(naming.find(cluster, namespace, text), events.gather(cluster))
-    return subject, of(subject, told["items"])

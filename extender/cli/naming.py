@@ -30,6 +30,10 @@ _WORDS: dict[str, Source] = {source.value: source for source in Source} | {
 }
 
 
+class Missing(Problem):
+    """There is nothing of that name."""
+
+
 @dataclass(slots=True)
 class Subject:
     """One group, or a pod alone. `status` is as the live answers have it, and `live` when it is one."""
@@ -83,8 +87,8 @@ async def find(cluster: Cluster, namespace: str, text: str) -> Subject:
 async def _missing(cluster: Cluster, namespace: str, text: str) -> Problem:
     if not await cluster.installed():
         return Problem(problems.NOT_INSTALLED, problems.INSTALL)
-    what = f'no group or pod "{text}" in namespace {namespace}'
-    return Problem(what, "`kubectl muster gangs -A` lists groups; `kubectl muster history` knows pods that are gone")
+    what = f'no group or pod "{text}" in namespace {namespace}, nor Events about one that is gone'
+    return Missing(what, "`kubectl muster gangs -A` lists groups")
 
 
 async def _look(cluster: Cluster, namespace: str, source: Source, name: str) -> Subject | None:

@@ -13,19 +13,22 @@ from extender.cli.cluster import Cluster
 from extender.cli.naming import Subject
 from extender.core import explain
 from extender.core.model import Pod
-from extender.core.reasons import Detail, Reason, Refusal
+from extender.core.reasons import Detail, Ground, Reason, Refusal
 from extender.wire.answers import age
 from extender.wire.fields import seconds_of
 
 Object = dict[str, Any]
 #: so many lines of history are shown to people
 _PAST = 5
+_GROUNDS = frozenset(ground.value for ground in Ground)
 _REASONS = {reason.value: reason for reason in Reason}
 
 
 async def gather(cluster: Cluster, namespace: str, text: str) -> Object:
     """The whole answer."""
     subject, past = await history.together(cluster, namespace, text)
+    if subject is None:
+        return {"name": text, "namespace": namespace, "live": False, "phase": "Gone", **_gone(past), "history": past}
     told: Object = {
         "name": subject.title,
         "namespace": namespace,
@@ -37,6 +40,14 @@ async def gather(cluster: Cluster, namespace: str, text: str) -> Object:
     if subject.pod is not None:
         told["pod"] = _pod(subject, subject.pod)
     return told | {"history": past}
+
+
+def _gone(past: list[Object]) -> Object:
+    """The newest eviction that Events tell of."""
+    found = next((one for one in reversed(past) if one["reason"] in _GROUNDS), None)
+    return (
+        {} if found is None else {"evicted": {"rule": found["reason"], "at": found["at"], "message": found["message"]}}
+    )
 
 
 def _pod(subject: Subject, pod: Pod) -> Object:
@@ -70,7 +81,8 @@ def _refusal(status: Object) -> Refusal | None:
 def show(told: Object, now: float, paint: tables.Paint) -> Iterator[str]:
     """Some lines."""
     name, namespace = tables.plain(told["name"]), tables.plain(told["namespace"])
-    yield f"{paint(tables.BOLD, name)} in namespace {namespace}: {paint.word(str(told.get('phase', 'Unknown')))}"
+    phase = tables.plain(told.get("phase", "Unknown"))
+    yield f"{paint(tables.BOLD, name)} in namespace {namespace}: {paint.word(phase)}"
     yield from tables.fields(_pairs(told, now), paint)
     past = told["history"][-_PAST:]
     if past:
