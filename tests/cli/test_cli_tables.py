@@ -100,9 +100,8 @@ def test_queues_are_a_tree_with_what_each_may_use_and_what_is_wrong():
     )
     assert last.split() == [*("lost", "1", "-", "-", "-", "-", "-"), "Valid:", "ParentMissing", "(no", "such", "queue)"]
     assert last.index("Valid") == out.splitlines()[1].index("WRONG")
-    assert "team      Open    1        -  " in run(there, "queues", "--resource", "memory")[0].replace(
-        "  team", "team  "
-    )
+    of_memory = lines(run(there, "queues", "--resource", "memory")[0])
+    assert of_memory[4] == ["team", "Open", "1", "0", "0", "-", "-", "-", "0.66", "3", "ns/muster:first"]
 
 
 def test_without_live_answers_queues_say_what_their_objects_do_and_of_two_of_a_name_ours():
