@@ -196,13 +196,13 @@ class Answers:
             queue=world.queue_of(key),
             position=None if entry is None or entry.refusal is None else self._positions.get(key),
             members=self._members(key, len(places)),
-            nodes=tuple(_places(places)),
+            nodes=tuple(places_on(places)),
         )
 
     def closer(self, found: Workload, now: float) -> Closer:
         """What else there is to say of a group: slow, for one at a time."""
-        view, refusal = self._engine.view, found.refusal
-        mends = () if refusal is None else view.mends(found.key, self._engine.usage, now)
+        view, refusal, entry = self._engine.view, found.refusal, self._engine.entries.get(found.key)
+        mends = () if entry is None or refusal is None else view.mends(entry, self._engine.usage, now)
         promise = None if refusal is None else view.promise(found.key)
         return Closer(
             mends=mends if refusal is None or mends else (of_refusal(refusal),),
@@ -307,7 +307,7 @@ def _since(entry: Entry, refusal: Refusal | None) -> float | None:
     return entry.refused_at if refusal is entry.refusal else entry.planned_at
 
 
-def _places(places: Iterable[tuple[NodeName, Amounts]]) -> Iterator[Places]:
+def places_on(places: Iterable[tuple[NodeName, Amounts]]) -> Iterator[Places]:
     """By node, the first by name."""
     of: dict[NodeName, list[Amounts]] = {}
     for node, asked in places:

@@ -17,7 +17,7 @@ from extender.core.ledger import Slot
 from extender.core.mending import Mend, mends
 from extender.core.model import Shares
 from extender.core.ordering import OrderKey
-from extender.core.planning import Entry, Past
+from extender.core.planning import Entry, Past, Plan
 from extender.core.plans import Plans
 from extender.core.reasons import Refusal
 from extender.core.resources import Amounts
@@ -101,10 +101,17 @@ class View:
         """When this group, the first that waits in its queue, starts; None when that is not foreseen."""
         return self._plans.headrooms.promise(key)
 
-    def mends(self, key: GroupKey, usage: Usage, now: float) -> tuple[Mend, ...]:
+    def mends(self, entry: Entry, usage: Usage, now: float) -> tuple[Mend, ...]:
         """What would end the group's wait. Slow: it tries places, so it is for one group at a time."""
-        entry = self._entries.get(key)
-        return () if entry is None else mends(self._plans, usage, self._world.queue_of(key), entry, self._room, now)
+        return mends(self._plans, usage, self._world.queue_of(entry.key), entry, self._room, now)
+
+    def outcome(self, entry: Entry, now: float) -> Plan | Refusal | None:
+        """What would become of the group if its turn came now; None when it wants nothing."""
+        return self._plans.outcome(entry, self._room(), now)
+
+    def out_of_use(self, entry: Entry, refusal: Refusal, now: float) -> Refusal:
+        """The refusal, or another one where nodes and cards that are out of use make the difference."""
+        return self._plans.out_of_use(entry, refusal, self._room(), now)
 
     def lent(self, queue: QueueName) -> Loan | None:
         """What the queue has borrowed for good."""
