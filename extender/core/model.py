@@ -168,7 +168,7 @@ class Pod:
     gates: tuple[str, ...] = ()
     priority: int = 0
     task: TaskName = NO_TASK
-    #: label muster.dev/queue of the pod itself
+    #: what the pod itself names: label muster.dev/queue, else Volcano's annotation
     queue: QueueName | None = None
     declared: Declared = Declared()
     owner: Owner | None = None

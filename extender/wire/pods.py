@@ -33,6 +33,7 @@ def decode_pod(obj: object) -> Pod:
     bound_at, rejection = _scheduled(reader, status)
     request = requests.pod_request(reader, spec, status)
     shape = constraints.shape_of(reader, spec, request)
+    group = marks.group_of(reader, namespace, meta["uid"], spec, labels, notes)
     if any(name.startswith(GPU) for name, _ in request):
         shape = constraints.with_cards(shape, hami.card_request(reader, spec, notes))
     return Pod(
@@ -40,7 +41,7 @@ def decode_pod(obj: object) -> Pod:
         namespace=namespace,
         name=meta["name"],
         shape=shape,
-        group=marks.group_of(reader, namespace, meta["uid"], spec, labels, notes),
+        group=group,
         scheduler=reader.text(spec, "schedulerName", "spec.schedulerName") or _DEFAULT_SCHEDULER,
         node=NodeName(reader.text(spec, "nodeName", "spec.nodeName")) or None,
         nominated=NodeName(reader.text(status, "nominatedNodeName", "status.nominatedNodeName")) or None,
@@ -49,8 +50,8 @@ def decode_pod(obj: object) -> Pod:
         gates=_gates(reader, spec),
         priority=reader.integer(spec, "priority", "spec.priority", -_MAX_PRIORITY - 1, _MAX_PRIORITY) or 0,
         task=marks.task_of(reader, labels, notes),
-        queue=marks.queue_of(reader, labels),
-        declared=marks.declared_of(reader, notes),
+        queue=marks.pod_queue_of(reader, labels, notes),
+        declared=marks.declared_of(reader, group.source, notes),
         owner=_owner(reader, meta),
         labels=_sorted(labels),
         checkpoint=marks.checkpoint_of(notes),
