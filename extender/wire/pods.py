@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from extender.core.ids import NodeName, PodUid
 from extender.core.model import Owner, Pod
-from extender.core.resources import GPU
+from extender.core.resources import GPU, MIG
 from extender.wire import constraints, hami, marks, requests
 from extender.wire.fields import Object, Reader, metadata
 
@@ -34,8 +34,8 @@ def decode_pod(obj: object) -> Pod:
     request = requests.pod_request(reader, spec, status)
     shape = constraints.shape_of(reader, spec, request)
     group = marks.group_of(reader, namespace, meta["uid"], spec, labels, notes)
-    if any(name.startswith(GPU) for name, _ in request):
-        shape = constraints.with_cards(shape, hami.card_request(reader, spec, notes))
+    if any(name.startswith((GPU, MIG)) for name, _ in request):
+        shape = constraints.with_gpus(shape, hami.card_request(reader, spec, notes))
     return Pod(
         uid=PodUid(meta["uid"]),
         namespace=namespace,
