@@ -39,7 +39,7 @@ def test_each_profile_is_a_pool_of_its_own_and_labels_are_no_capacity() -> None:
             "{check: bound, group: small, count: 7, by: 5}",
             "{check: bound, group: media, count: 1, by: 5}",
             "{check: bound, group: large, count: 4, by: 5}",
-            "{check: reason, group: more, code: InsufficientResources, mentions: [mig-1g.10gb, 1, 0], at: 50}",
+            "{check: reason, group: more, code: InsufficientResources, mentions: [nvidia.com/mig-1g.10gb, 0], at: 50}",
             "{check: reason, group: other, code: InsufficientResources, mentions: [nvidia.com/mig-3g.21gb], at: 50}",
             "{check: reason, group: whole, code: InsufficientResources, mentions: [nvidia.com/gpu], at: 50}",
             "{check: bound, group: more, count: 0}",
