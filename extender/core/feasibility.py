@@ -71,7 +71,7 @@ class Facts:
         self.roster = roster
         self.taints = taints
         self.levels = levels
-        #: rows that are nodes, ready, and not refusing
+        #: rows that are nodes, ready, not refusing, and not being cut anew
         self.takes = takes
         self._open: Mask | None = None
         self._outage: Mask | None = None
@@ -93,7 +93,7 @@ class Facts:
 
     @property
     def outage(self) -> Mask:
-        """Rows of nodes that are out of use: not ready, cordoned, refusing, or tainted so. Not to be changed."""
+        """Rows of nodes that are out of use: not ready, cordoned, refusing, being cut anew, or tainted so. Shared."""
         if self._outage is None:
             kept = self.taints.where(lambda keeping: matching.mended(keeping) != keeping)
             self._outage = self.roster.alive & (~self.takes | kept)
@@ -193,7 +193,7 @@ class Facts:
         news = [nodes[row] for row in changed]
         takes = np.zeros(len(nodes), dtype=bool)
         takes[: len(self.takes)] = self.takes
-        takes[changed] = [node is not None and node.ready and not node.refusing for node in news]
+        takes[changed] = [node is not None and _takes(node) for node in news]
         found = Facts(
             nodes,
             self._roster_after(nodes, changed),
@@ -233,6 +233,10 @@ class Facts:
     def under(self, levels: Levels) -> Facts:
         """The same nodes under other topologies."""
         return Facts(self.nodes, self.roster, self.takes, self.taints, self._labels.copy(), levels, {})
+
+
+def _takes(node: Node) -> bool:
+    return node.ready and not node.refusing and not node.mig_state
 
 
 def _keep(cache: dict[K, V], key: K, value: V, most: int) -> None:

@@ -23,6 +23,10 @@ from extender.core.ids import (
 )
 from extender.core.resources import Amounts
 
+#: state of a change of MIG layout: pending, rebooting, failed, success
+MIG_STATE_LABEL = "nvidia.com/mig.config.state"
+_MIG_DONE = "success"
+
 
 @dataclass(frozen=True, slots=True)
 class Taint:
@@ -190,7 +194,7 @@ class Pod:
     gates: tuple[str, ...] = ()
     priority: int = 0
     task: TaskName = NO_TASK
-    #: label muster.dev/queue of the pod itself
+    #: what the pod itself names: label muster.dev/queue, else Volcano's annotation
     queue: QueueName | None = None
     declared: Declared = Declared()
     #: its place among its siblings, as numbers that are compared one by one; () when nothing says it
@@ -291,6 +295,12 @@ class Node:
     #: its kubelet refused pods one after the other: it gets nothing until it reports a change
     refusing: bool = False
     problems: tuple[str, ...] = ()
+
+    @property
+    def mig_state(self) -> str:
+        """How far NVIDIA's MIG manager is in cutting its GPUs anew: it gets nothing until that is done (then "")."""
+        state = self.labels.get(MIG_STATE_LABEL, "")
+        return "" if state == _MIG_DONE else state
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,10 @@ from extender.core.world import World
 EXPECT_SECONDS = 10.0
 #: of so many members of a group the offered lists are kept: each may name thousands of nodes
 _OFFERED_MEMBERS = 64
+#: so many reasons of a group are remembered
+_REMEMBERED = 16
+#: times and reasons
+Past = tuple[tuple[float, Reason | None], ...]
 
 
 @dataclass(slots=True)
@@ -70,9 +74,16 @@ class Entry:
     #: nothing is written to the group's object before this time
     state_after: float = 0.0
     refused_at: float = 0.0
+    #: since when it waited for which reason, the newest last; None: it had its places
+    past: Past = ()
     #: how often kube-scheduler refused its plans since a member was bound, and on whose account
     times_refused: int = 0
     refused: set[PodUid] = field(default_factory=set)
+
+    def remember(self, reason: Reason | None, now: float) -> None:
+        """From now on it waits for this reason; None: it has its places."""
+        if not self.past or self.past[-1][1] is not reason:
+            self.past = (*self.past[1 - _REMEMBERED :], (now, reason))
 
     def forget_lists(self) -> None:
         """Offered lists grow old. That no node at all would do stays true until kube-scheduler offers one: it looks

@@ -140,6 +140,11 @@ class Plans:
         firm = self.firm.sums() if self.firm.is_firm(key) else None
         return Allowance(usage, self._world.queue_of(key), room, self.claims, firm, behind)
 
+    def outcome(self, entry: Entry, room: Room, now: float) -> Plan | Refusal | None:
+        """What would become of the group in this room, which is not used up; None when it wants nothing."""
+        wish = self.wish(entry, now)
+        return self._fulfil(entry, wish, room.copy(), now) if isinstance(wish, Wish) else wish
+
     def tried(self, entry: Entry, wish: Wish, room: Room, usage: Usage) -> Plan | Refusal:
         """What would become of the wish in this room, with this usage; neither is used up."""
         there = room.copy()

@@ -8,7 +8,8 @@ A pod counts on its node from when it is bound until it ended or is gone: termin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -217,6 +218,28 @@ class World:
         tally, group = self.tallies.get(key), self.groups.get(key)
         lowest = min(tally.priorities, default=0) if tally is not None else 0
         return lowest if group is None or group.priority is None else min(lowest, group.priority)
+
+    @contextlib.contextmanager
+    def supposing(self, group: Group | None, pods: Sequence[Pod]) -> Iterator[None]:
+        """In the block these members of one group, which has none, and its object are there; nothing of it stays."""
+        key = pods[0].group
+        assert key not in self.members, f"{key} has members"
+        before, tally = self.groups.get(key), Tally()
+        for pod in pods:
+            tally.add(pod)
+        self.members[key], self.tallies[key] = {pod.uid: pod for pod in pods}, tally
+        if group is not None:
+            self.groups[key] = group
+        self._doubt(key)
+        try:
+            yield
+        finally:
+            del self.members[key], self.tallies[key]
+            if before is None:
+                self.groups.pop(key, None)
+            else:
+                self.groups[key] = before
+            self._doubt(key)
 
     def _doubt(self, key: GroupKey) -> None:
         self._needs.pop(key, None)

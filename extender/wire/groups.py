@@ -105,9 +105,10 @@ def _native_level(reader: Reader, spec: Object) -> str | None:
 
 
 def _scheduler_plugins(reader: Reader, spec: Object, status: Object) -> _Stated:
+    unstated = spec.get("scheduleTimeoutSeconds") == 0  # as controllers write it that leave it to the scheduler
     return _Stated(
         min_member=_minimum(reader, spec, "minMember", "spec.minMember"),
-        schedule_timeout=_seconds(reader, spec, "scheduleTimeoutSeconds"),
+        schedule_timeout=None if unstated else _seconds(reader, spec, "scheduleTimeoutSeconds"),
     )
 
 
@@ -118,11 +119,15 @@ def _volcano(reader: Reader, spec: Object, status: Object) -> _Stated:
         (TaskName(name), reader.integer(minima, name, f"{path}[{name}]", 0, marks.MAX_MEMBERS))
         for name in sorted(minima)
     ]
+    stated = tuple((name, minimum) for name, minimum in tasks if minimum)
     waiting, reason, _ = _condition(reader, status, "Unschedulable")
+    least = _minimum(reader, spec, "minMember", "spec.minMember")
+    if least is not None and least < sum(minimum for _, minimum in stated):
+        stated = ()  # Volcano states all pods of a task for who names no minimum of it, and then looks at none of them
     required, preferred = volcano_levels(reader, spec, "spec")
     return _Stated(
-        min_member=_minimum(reader, spec, "minMember", "spec.minMember"),
-        tasks=tuple((name, minimum) for name, minimum in tasks if minimum),
+        min_member=least,
+        tasks=stated,
         topology_required=required,
         topology_preferred=preferred,
         parts=_subgroups(reader, spec),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from extender.core.ids import NodeName, PodUid
 from extender.core.model import Owner, Pod
-from extender.core.resources import GPU
+from extender.core.resources import GPU, MIG
 from extender.wire import constraints, hami, marks, places, requests
 from extender.wire.fields import Object, Reader, metadata
 
@@ -36,14 +36,15 @@ def decode_pod(obj: object) -> Pod:
     parts, prefers = places.parts_of(reader, labels, notes, task, index)
     request = requests.pod_request(reader, spec, status)
     shape = constraints.shape_of(reader, spec, request)
-    if any(name.startswith(GPU) for name, _ in request):
-        shape = constraints.with_cards(shape, hami.card_request(reader, spec, notes))
+    group = marks.group_of(reader, namespace, meta["uid"], spec, labels, notes)
+    if any(name.startswith((GPU, MIG)) for name, _ in request):
+        shape = constraints.with_gpus(shape, hami.card_request(reader, spec, notes))
     return Pod(
         uid=PodUid(meta["uid"]),
         namespace=namespace,
         name=meta["name"],
         shape=shape,
-        group=marks.group_of(reader, namespace, meta["uid"], spec, labels, notes),
+        group=group,
         scheduler=reader.text(spec, "schedulerName", "spec.schedulerName") or _DEFAULT_SCHEDULER,
         node=NodeName(reader.text(spec, "nodeName", "spec.nodeName")) or None,
         nominated=NodeName(reader.text(status, "nominatedNodeName", "status.nominatedNodeName")) or None,
@@ -52,8 +53,8 @@ def decode_pod(obj: object) -> Pod:
         gates=_gates(reader, spec),
         priority=reader.integer(spec, "priority", "spec.priority", -_MAX_PRIORITY - 1, _MAX_PRIORITY) or 0,
         task=task,
-        queue=marks.queue_of(reader, labels),
-        declared=marks.declared_of(reader, notes),
+        queue=marks.pod_queue_of(reader, labels, notes),
+        declared=marks.declared_of(reader, group.source, notes),
         index=index,
         parts=parts,
         prefers=prefers,
