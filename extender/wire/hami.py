@@ -28,9 +28,12 @@ TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
 NODE, TIME = "hami.io/vgpu-node", "hami.io/vgpu-time"
 PHASE, BIND_TIME = "hami.io/bind-phase", "hami.io/bind-time"
 LOCK = "hami.io/mutex.lock"
+MODE = "nvidia.com/vgpu-mode"
 ALLOCATING, SUCCESS, FAILED = "allocating", "success", "failed"
 #: the word that the device plugin looks for
 _WORD = "NVIDIA"
+#: the mode in which pods share a card that is not cut into instances
+_MODE = "hami-core"
 _SELECTORS = ("use-gputype", "nouse-gputype", "use-gpuuuid", "nouse-gpuuuid")
 _MAX_CARDS = 64
 _MAX_SLOTS = 2**14
@@ -157,6 +160,9 @@ def card_request(reader: Reader, spec: Object, notes: Object) -> CardRequest | N
         for container in reader.objects(spec, key, f"spec.{key}")
     ]
     chosen = [reader.text(notes, f"nvidia.com/{key}", f"annotation nvidia.com/{key}") for key in _SELECTORS]
+    mode = reader.text(notes, MODE, f"annotation {MODE}")
+    if mode not in ("", _MODE):
+        reader.note(f"annotation {MODE}", mode, f"a mode in which cards are shared here: there is only {_MODE}")
     try:
         request, problems = _request_of_text(orjson.dumps([containers, chosen]))
     except TypeError:
