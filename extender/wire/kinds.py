@@ -15,8 +15,8 @@ from extender.core.ids import TaskName
 from extender.wire.fields import Object, Reader
 from extender.wire.marks import MAX_MEMBERS
 
-#: keys and values that a controller writes, with {name}, {uid}, {namespace} of the object, {role}, {index} in the role
-#: and {order} in the whole, {number} of the role, {copy} of the whole and {size} of it
+#: keys and values that a controller writes, with {name}, {uid}, {namespace} of the object; {role} and {index} in it, by
+#: the last of its numbers as {inner} in {outer}; {order} in the whole, {copy} of the whole and {size} of it
 Writes = tuple[tuple[str, str], ...]
 
 _KUBEFLOW = "kubeflow.org"
@@ -124,6 +124,8 @@ KINDS: tuple[Kind, ...] = (
         labels=(
             ("jobset.sigs.k8s.io/jobset-name", "{name}"),
             ("jobset.sigs.k8s.io/replicatedjob-name", "{role}"),
+            ("jobset.sigs.k8s.io/job-index", "{outer}"),
+            ("batch.kubernetes.io/job-completion-index", "{inner}"),
             ("jobset.sigs.k8s.io/restart-attempt", "0"),
         ),
     ),
@@ -241,6 +243,8 @@ class Part:
     number: int
     template: Object
     minimum: int | None = None
+    #: so many of them are one of the objects that the last number counts in: a Job of a JobSet, hosts of a Ray worker
+    inner: int = 1
 
 
 def kind_of(obj: Object) -> Kind | None:
@@ -305,24 +309,25 @@ def _parts(reader: Reader, obj: Object, role: Role) -> Iterator[Part]:
         if not isinstance(template, dict):
             reader.note(f"{where}.{role.template}", template, "a pod template")
             template = _NOTHING
-        number = max(0, _number(reader, found, role) - role.less) if template else 0
+        number, inner = _number(reader, found, role)
+        number = max(0, number - role.less) if template else 0
         least = whole_number(reader, found, role.least, None, where) if role.least else None
-        yield Part(TaskName(name or key.lower()), number, template, least)
+        yield Part(TaskName(name or key.lower()), number, template, least, max(1, inner))
 
 
-def _number(reader: Reader, found: Object, role: Role) -> int:
-    number = 1
+def _number(reader: Reader, found: Object, role: Role) -> tuple[int, int]:
+    """The number of pods, and the last of its factors."""
+    number, factor = 1, 1
     for path in role.number:
         field, _, absent = path.partition("=")
-        factor = whole_number(reader, found, field, int(absent or 1), role.at)
+        factor = whole_number(reader, found, field, int(absent or 1), role.at) or 0
         if path == role.number[-1] and role.most:
-            most = whole_number(reader, found, role.most, factor, role.at)
-            factor = min(factor or 0, most or 0)
-        number *= factor or 0
+            factor = min(factor, whole_number(reader, found, role.most, factor, role.at) or 0)
+        number *= factor
     if number > MAX_MEMBERS:
         reader.note(role.at, number, f"a number of pods from 0 to {MAX_MEMBERS}")
-        return 0
-    return number
+        return 0, 1
+    return number, factor
 
 
 def _each(reader: Reader, obj: Object, path: str) -> Iterator[tuple[str, Object]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from extender.core.ids import NodeName, PodUid
 from extender.core.model import Owner, Pod
 from extender.core.resources import GPU, MIG
-from extender.wire import constraints, hami, marks, requests
+from extender.wire import constraints, hami, marks, places, requests
 from extender.wire.fields import Object, Reader, metadata
 
 _MAX_PRIORITY = 2**31 - 1
@@ -31,6 +31,9 @@ def decode_pod(obj: object) -> Pod:
     namespace = reader.text(meta, "namespace", "metadata.namespace") or "default"
     phase = reader.text(status, "phase", "status.phase") or "Pending"
     bound_at, rejection = _scheduled(reader, status)
+    task = marks.task_of(reader, labels, notes)
+    index = places.index_of(labels, notes, meta["name"])
+    parts, prefers = places.parts_of(reader, labels, notes, task, index)
     request = requests.pod_request(reader, spec, status)
     shape = constraints.shape_of(reader, spec, request)
     group = marks.group_of(reader, namespace, meta["uid"], spec, labels, notes)
@@ -49,9 +52,12 @@ def decode_pod(obj: object) -> Pod:
         terminating=meta.get("deletionTimestamp") is not None,
         gates=_gates(reader, spec),
         priority=reader.integer(spec, "priority", "spec.priority", -_MAX_PRIORITY - 1, _MAX_PRIORITY) or 0,
-        task=marks.task_of(reader, labels, notes),
+        task=task,
         queue=marks.pod_queue_of(reader, labels, notes),
         declared=marks.declared_of(reader, group.source, notes),
+        index=index,
+        parts=parts,
+        prefers=prefers,
         owner=_owner(reader, meta),
         labels=_sorted(labels),
         checkpoint=marks.checkpoint_of(notes),

@@ -119,7 +119,7 @@ def made(source: Source, **fields: Any) -> Group:
                     "minTaskMember": {"worker": 2, "launcher": 1, "evaluator": 0},
                     "queue": "team-a",
                     "priorityClassName": "high",
-                    "networkTopology": {"mode": "hard"},
+                    "networkTopology": {"mode": "hard", "highestTierAllowed": 2},
                 },
                 status={"conditions": [{"type": "Unschedulable", "status": "True", "reason": "Fragmented"}]},
             ),
@@ -128,6 +128,8 @@ def made(source: Source, **fields: Any) -> Group:
                 "tasks": (("launcher", 1), ("worker", 2)),
                 "queue": "team-a",
                 "stated_reason": "Fragmented",
+                "topology_required": "topology.volcano.sh/tier-2",
+                "topology_preferred": "topology.volcano.sh/lowest-tier",
             },
         ),
         "ours": (
