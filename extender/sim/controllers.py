@@ -92,6 +92,7 @@ class _Maker:
             for order, (part, index) in enumerate(members):
                 words = {"role": part.role, "index": index, "order": order, "copy": copy, "size": size}
                 words |= {"outer": index // part.inner, "inner": index % part.inner}
+                words["partition"] = index // part.partition if part.partition else ""
                 self._pod(obj, kind, part, {key: str(value) for key, value in words.items()}, gang)
 
     def _pod(
@@ -141,7 +142,8 @@ def _identity(obj: Object) -> Json:
 
 
 def _written(writes: kinds.Writes, words: Mapping[str, str]) -> dict[str, str]:
-    return {key: value.format_map(words) for key, value in writes}
+    written = {key: value.format_map(words) for key, value in writes}
+    return {key: value for key, value in written.items() if value}
 
 
 def _texts(values: object) -> dict[str, str]:

@@ -16,7 +16,8 @@ from extender.wire.fields import Object, Reader
 from extender.wire.marks import MAX_MEMBERS
 
 #: keys and values that a controller writes, with {name}, {uid}, {namespace} of the object; {role} and {index} in it, by
-#: the last of its numbers as {inner} in {outer}; {order} in the whole, {copy} of the whole and {size} of it
+#: the last of its numbers as {inner} in {outer}, and {partition} where it is cut into such; {order} in the whole,
+#: {copy} of the whole and {size} of it. What is empty is not written
 Writes = tuple[tuple[str, str], ...]
 
 _KUBEFLOW = "kubeflow.org"
@@ -41,6 +42,8 @@ class Role:
     least: str = ""
     #: without a template there are no pods of it
     optional: bool = False
+    #: field of the size of the partitions into which it is cut by index
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ _JOB_LABELS = (
     ("job-name", "{name}"),
     ("batch.kubernetes.io/controller-uid", "{uid}"),
 )
-_VOLCANO_JOB = Role("spec.tasks[]", ".name", least="minAvailable")
+_VOLCANO_JOB = Role("spec.tasks[]", ".name", least="minAvailable", partition="partitionPolicy.partitionSize")
 _POLICY = "spec.runPolicy.schedulingPolicy"
 
 
@@ -197,6 +200,7 @@ KINDS: tuple[Kind, ...] = (
             ("volcano.sh/job-name", "{name}"),
             ("volcano.sh/job-namespace", "{namespace}"),
             ("volcano.sh/task-spec", "{role}"),
+            ("volcano.sh/partition-id", "{partition}"),
         ),
         notes=(
             ("scheduling.k8s.io/group-name", "{name}-{uid}"),
@@ -245,6 +249,8 @@ class Part:
     minimum: int | None = None
     #: so many of them are one of the objects that the last number counts in: a Job of a JobSet, hosts of a Ray worker
     inner: int = 1
+    #: size of the partitions, 0 where it is not cut
+    partition: int = 0
 
 
 def kind_of(obj: Object) -> Kind | None:
@@ -312,7 +318,8 @@ def _parts(reader: Reader, obj: Object, role: Role) -> Iterator[Part]:
         number, inner = _number(reader, found, role)
         number = max(0, number - role.less) if template else 0
         least = whole_number(reader, found, role.least, None, where) if role.least else None
-        yield Part(TaskName(name or key.lower()), number, template, least, max(1, inner))
+        partition = (whole_number(reader, found, role.partition, 0, where) or 0) if role.partition else 0
+        yield Part(TaskName(name or key.lower()), number, template, least, max(1, inner), partition)
 
 
 def _number(reader: Reader, found: Object, role: Role) -> tuple[int, int]:

@@ -99,6 +99,12 @@ def test_a_ray_cluster_that_scales_itself_starts_with_its_least_workers() -> Non
     assert only([job("RayCluster", spec | {"enableInTreeAutoscaling": True}, **marked)])["minimum"] == 5
 
 
+def test_partitions_of_a_volcano_task_are_domains_of_their_own() -> None:
+    policy = {"partitionSize": 2, "networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
+    spec = {"tasks": [task("w", 6, partitionPolicy=policy), task("ps", 1)]}
+    assert only([job("Job", spec)])["domains"] == [{"level": "topology.volcano.sh/tier-1", "pods": [2, 2, 2]}]
+
+
 def test_slices_of_a_group_are_told_by_their_sizes() -> None:
     """Members that bear Kueue's wishes on their template, gathered into a group of Volcano's."""
     wish = {"slice-required-topology": "rack", "slice-size": "2", "required-topology": "block"}
