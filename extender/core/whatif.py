@@ -13,7 +13,7 @@ from extender.core.answers import Places, places_on
 from extender.core.engine import Engine
 from extender.core.ids import GroupKey, QueueName
 from extender.core.losses import Loss
-from extender.core.membership import Need, Standing, satisfied
+from extender.core.membership import Need, satisfied
 from extender.core.mending import Mend, of_refusal
 from extender.core.model import Group, Pod
 from extender.core.planning import Entry, Plan, members_missing

@@ -216,7 +216,7 @@ class World:
 
     @contextlib.contextmanager
     def supposing(self, group: Group | None, pods: Sequence[Pod]) -> Iterator[None]:
-        """In the block these members of one group, which has none, and its object are there; nothing is kept of them."""
+        """In the block these members of a group that has none are there, and its object; nothing is kept of them."""
         key = pods[0].group
         assert key not in self.members, f"{key} has members"
         before, tally = self.groups.get(key), Tally()
