@@ -241,7 +241,7 @@ class Engine:
         self._cycle.dirty[key] = None
         if before is None or group is None or before.uid != group.uid:
             entry.stated = ("", "", 0)  # it speaks of another object
-        elif before.topology_required != group.topology_required and self._plans.ledger.of_group(key):
+        elif changes.domains(before) != changes.domains(group) and self._plans.ledger.of_group(key):
             self._cycle.refuse(entry, Refusal(Reason.QUEUED), now)  # its plan was made for another level
 
     def _queue_seen(self, event: messages.QueueSeen, now: float) -> None:
@@ -368,7 +368,7 @@ class Engine:
         if planned == hold.node:
             return False
         need = self.world.need(pod.group)
-        if isinstance(need, Refusal) or need.topology_required or (planned is None and self._waits(pod.group)):
+        if isinstance(need, Refusal) or need.confines(pod) or (planned is None and self._waits(pod.group)):
             return True
         self._plans.forget(hold.uid)
         self._cycle.grown = True

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from extender.core import planning
+from extender.core import placing
 from extender.core.allowance import Allowance
 from extender.core.ids import QueueName, TaskName
 from extender.core.model import Shape
@@ -155,7 +155,7 @@ def _most(wish: Wish, room: Room, queue: QueueName) -> Plan:
 def _place(wish: Wish, room: Room, queue: QueueName) -> Plan | None:
     """Places for all of the wish in this room, whatever queues may use and whoever comes before it."""
     there = room.copy()
-    outcome = planning.fulfil(wish, there, Allowance(Usage(lambda _: queue), queue, there))
+    outcome = placing.fulfil(wish, there, Allowance(Usage(lambda _: queue), queue, there))
     return outcome if isinstance(outcome, Plan) else None
 
 

@@ -19,7 +19,7 @@ from extender.core.ids import NodeName
 from extender.core.matching import Ints, Mask
 from extender.core.model import CardRequest, Shape, Shares
 from extender.core.reasons import Refusal
-from extender.core.resources import CPU, GPU, GPU_SHARE, HUNDREDTHS, MEMORY, PER_CARD, PODS, Columns, Row, exact_sum
+from extender.core.resources import CPU, GPU, GPU_SHARE, MEMORY, PER_CARD, PODS, Columns, Row, exact_sum, parts_of
 from extender.core.world import World
 
 Matrix = npt.NDArray[np.int64]
@@ -258,7 +258,8 @@ class Room:
     def usable_on(self, rows: Mask, resource: str) -> int:
         """What is free of a resource on these rows, which must not change after; of what cards have, any amount."""
         if resource == GPU_SHARE:
-            return HUNDREDTHS * self.usable_on(rows, GPU)
+            parts = ((name, parts_of(name)) for name in self.snapshot.columns.names)
+            return sum(number * self.usable_on(rows, name) for name, number in parts if number)
         if resource in PER_CARD and self.cards is not None:
             return _LAST
         sums = self.known.sums

@@ -20,9 +20,11 @@ class Observer:
 
     def __init__(self) -> None:
         self.cycles: list[float] = []
+        self.ended = asyncio.Event()
 
     def cycle(self, seconds: float) -> None:
         self.cycles.append(seconds)
+        self.ended.set()
 
 
 def crowd() -> tuple[Engine, Owner, Observer]:
@@ -90,8 +92,9 @@ async def test_after_a_long_cycle_events_gather_but_who_asks_is_answered_at_once
     took = observer.cycles[-1]
     assert took > 0
     owner.post(seen(second))
-    while second.uid not in engine.world.pods:
+    for _ in range(20):
         await asyncio.sleep(0)
+    assert second.uid in engine.world.pods
     assert engine.view.planned(second.uid) is None
     await owner.ask(seen(third))
     assert engine.view.planned(second.uid) == engine.view.planned(third.uid) == "n0"
@@ -100,5 +103,6 @@ async def test_after_a_long_cycle_events_gather_but_who_asks_is_answered_at_once
     clock[0] += 3 * observer.cycles[-1]
     async with asyncio.timeout(5):
         while engine.view.planned(fourth.uid) is None:
-            await asyncio.sleep(0)
+            observer.ended.clear()
+            await observer.ended.wait()
     running.cancel()
