@@ -98,10 +98,9 @@ async def _look(cluster: Cluster, namespace: str, source: Source, name: str) -> 
 
 
 async def _group(cluster: Cluster, namespace: str, source: Source, name: str) -> Subject | None:
-    content, live = await asyncio.gather(
-        cluster.get(GROUP_RESOURCES[source], namespace, name),
-        cluster.workload(namespace, answers.name_of(source, name)),
-    )
+    live = await cluster.workload(namespace, answers.name_of(source, name))
+    resource = GROUP_RESOURCES.get(source)  # of some kinds there are pods only
+    content = None if resource is None else await cluster.get(resource, namespace, name)
     if content is None and live is None:
         return None
     told = _status(live) or stated.of_group(source, content or {})
