@@ -95,6 +95,8 @@ class CardRequest:
     #: the same of the cards themselves
     ids: tuple[str, ...] = ()
     not_ids: tuple[str, ...] = ()
+    #: places of containers that end before the pod's own ones start
+    passing: tuple[int, ...] = ()
 
     @property
     def asks(self) -> tuple[CardAsk, ...]:
@@ -110,11 +112,12 @@ class CardRequest:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a container has of one card; memory in MiB."""
+    """What a container has of one card; memory in MiB. A `passing` one is given back before those start that last."""
 
     card: str
     memory: int
     cores: int
+    passing: bool = False
 
 
 #: what a pod has of cards, by container as in its CardRequest

@@ -266,10 +266,10 @@ def test_hostile_texts_stay_texts(name, namespace, message):
 
 def test_discovery_names_what_is_served_and_nothing_that_changes_anything():
     listed = answers.resource_list()
-    assert {one["name"]: (one["kind"], one["namespaced"]) for one in listed["resources"]} == {
-        "workloads": ("Workload", True),
-        "queues": ("Queue", False),
+    assert {one["name"]: (one["kind"], one["namespaced"], *one["verbs"]) for one in listed["resources"]} == {
+        "workloads": ("Workload", True, "get", "list"),
+        "queues": ("Queue", False, "get", "list"),
+        "plans": ("Plan", True, "create"),  # answered, and kept nowhere
     }
-    assert {verb for one in listed["resources"] for verb in one["verbs"]} == {"get", "list"}
     assert answers.group()["preferredVersion"]["groupVersion"] == listed["groupVersion"]
     assert answers.group_list()["groups"][0]["name"] == "visibility.muster.dev"
