@@ -253,8 +253,17 @@ def _wish(
     least: tuple[Member, ...] = (),
     surplus: tuple[Member, ...] = (),
 ) -> Wish:
-    nodes, levels = tuple(node for node, _ in fixed), (need.topology_required, need.topology_preferred)
-    return Wish(whole, least, surplus, nodes, *levels, tuple((part, node) for node, parts in fixed for part in parts))
+    nodes, required = tuple(node for node, _ in fixed), need.topology_required
+    firsts = {member.parts[:1] for member in (*whole, *surplus)} | {parts[:1] for _, parts in fixed}
+    if required is None and len(firsts) == 1 and () not in firsts:
+        # a part to which all belong is as good as the whole group
+        required = firsts.pop()[0].level
+        whole, least, surplus = (
+            tuple(replace(one, parts=one.parts[1:]) for one in some) for some in (whole, least, surplus)
+        )
+        fixed = tuple((node, parts[1:]) for node, parts in fixed)
+    standing = tuple((part, node) for node, parts in fixed for part in parts)
+    return Wish(whole, least, surplus, nodes, required, need.topology_preferred, standing)
 
 
 def _waiting(world: World, key: GroupKey) -> list[Pod]:

@@ -275,10 +275,10 @@ class Plans:
         return self.under_way(key) and not (plan and all(r.expected for r in plan.values()))
 
     def claim(self, pod: Pod) -> bool:
-        """Let a new member take the room kept for an expected one of its task and shape; not where its part of the
-        group decides where it goes."""
+        """Let a new member take the room kept for an expected one of its task and shape; not where its slice decides
+        where it goes."""
         need = self._world.need(pod.group)
-        if isinstance(need, Need) and parts_of(pod, need.parts):
+        if isinstance(need, Need) and any(part.divided for part in parts_of(pod, need.parts)):
             return False
         plan = self.ledger.of_group(pod.group)
         for slot, reservation in plan.items():

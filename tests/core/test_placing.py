@@ -6,9 +6,9 @@ from typing import Any
 
 from extender.core import messages, placing, planning
 from extender.core.feasibility import Feasibility
-from extender.core.ids import PodUid
+from extender.core.ids import PodUid, TaskName
 from extender.core.ledger import Ledger
-from extender.core.model import Group, Node, Part, PartRule, Pod
+from extender.core.model import Group, Node, Owner, Part, PartRule, Pod
 from extender.core.planning import Entry, Plan, Wish
 from extender.core.reasons import Reason, Refusal
 from extender.core.snapshot import Room, Snapshot
@@ -24,9 +24,11 @@ from tests.builders import (
     make_world,
     show,
 )
+from tests.core.engine_driver import Driver
 
 KEY = group_key("train")
 NOW = 100.0
+JOB = Owner("Job", "train", "uid-of-job")
 RACKS = [gpu_node(f"{rack}{n}", 4, {"block": "b", "rack": rack}) for rack in "pq" for n in range(2)]
 SLICES = (PartRule("rack", None, size=4),)
 
@@ -105,6 +107,19 @@ def test_a_replacement_of_one_that_is_gone_goes_back_too() -> None:
     assert [node for _, node in plan.places] == ["q1"]
 
 
+def test_labels_that_change_move_nobody_and_a_replacement_goes_where_the_others_are_now() -> None:
+    group = make_group(min_member=2, topology_preferred="rack", topology_required="block")
+    driver = Driver(make_topology(), *RACKS, group, *(worker(n, ("p0", "p0", "p1")[n], owner=JOB) for n in range(3)))
+    moved = [gpu_node(node.name, 4, {"block": "b", "rack": f"new-{node.name}"}) for node in RACKS]
+    effects = [effect for node in moved for effect in driver.see(node)] + driver.tick(5)
+    assert not [effect for effect in effects if isinstance(effect, messages.Evict | messages.Withdraw)]
+    assert driver.engine.entries[KEY].running
+    driver.gone(worker(2, "p1", owner=JOB))
+    driver.see(worker(9, owner=JOB))
+    driver.tick(1)
+    assert driver.engine.view.planned(PodUid("uid-w-9")) in ("p0", "p1")
+
+
 def test_room_for_one_that_is_lost_is_kept_in_its_slice() -> None:
     group = make_group(min_member=8, parts=SLICES)
     there = [worker(n, "p0") for n in range(4)] + [worker(n, "q0") for n in range(4, 7)]
@@ -120,6 +135,12 @@ def test_who_does_not_exist_yet_is_of_the_parts_that_all_of_its_task_are_of() ->
     rules = (PartRule("block"), PartRule("rack", None, size=4))
     found = wish(*RACKS, make_group(min_member=6, parts=rules), *(worker(n) for n in range(4)))
     assert isinstance(found, Wish)
+    assert found.required == "block"
+    assert [member.parts for member in found.whole if member.expected] == [(), ()]
+    launcher = make_pod("l", {GPU: 1}, group="train", task="launcher")
+    rules = (PartRule("block", TaskName("")), PartRule("rack", TaskName(""), size=4))
+    found = wish(*RACKS, make_group(min_member=7, parts=rules), launcher, *(worker(n, created=1.0) for n in range(4)))
+    assert isinstance(found, Wish)
     assert [member.parts for member in found.whole if member.expected] == [(Part("block", "0"),)] * 2
 
 
@@ -132,3 +153,17 @@ def test_surplus_takes_whole_slices_before_pieces_of_one() -> None:
     slices = [{found[f"w-{n}"][0] for n in range(first, first + 4) if f"w-{n}" in found} for first in (4, 8)]
     assert slices == [{"q"}, {"p"}] or slices == [{"p"}, {"q"}]
     assert len(found) == 8
+
+
+def test_a_part_to_which_all_belong_is_what_the_group_requires() -> None:
+    whole, inner = Part("block", "podset w"), Part("rack", "podset w/1/0", True)
+    pods = [worker(n, parts=(whole, inner)) for n in range(4)]
+    found = wish(*RACKS, make_group(min_member=4), *pods)
+    assert isinstance(found, Wish)
+    assert found.required == "block"
+    assert {member.parts for member in found.whole} == {(inner,)}
+    launcher = make_pod("launcher", {GPU: 1}, group="train")
+    found = wish(*RACKS, make_group(min_member=5), *pods, launcher)
+    assert isinstance(found, Wish)
+    assert found.required is None
+    assert {member.parts for member in found.whole} == {(whole, inner), ()}
