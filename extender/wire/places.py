@@ -39,6 +39,7 @@ _INNER = (
     "replica-index",
     "volcano.sh/task-index",
 )
+_INDEXES = frozenset(_INNER)
 _DIGITS = re.compile(r"[0-9]{1,9}", re.ASCII)
 #: `worker-12`; not the random end of a name
 _LAST_NUMBER = re.compile(r"[-.]([0-9]{1,9})$", re.ASCII)
@@ -48,7 +49,11 @@ _MAX_SIZE = 100_000
 
 def index_of(labels: Object, notes: Object, name: str) -> tuple[int, ...]:
     """The pod's place among its siblings: by labels of controllers, else by the number at the end of its name."""
-    inner = next((number for key in _INNER if (number := _number(labels.get(key, notes.get(key)))) is not None), None)
+    if _INDEXES.isdisjoint(labels) and _INDEXES.isdisjoint(notes):
+        inner = None
+    else:
+        said = (_number(labels.get(key, notes.get(key))) for key in _INNER)
+        inner = next((number for number in said if number is not None), None)
     if inner is None:
         found = _LAST_NUMBER.search(name)
         return (int(found[1]),) if found else ()

@@ -135,6 +135,27 @@ def test_the_required_level_is_kept_and_the_preferred_one_when_it_can_be(
             break
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=9),
+    st.integers(1, 12),
+    st.sampled_from(("block", "rack")),
+)
+def test_the_domain_is_the_tightest_of_those_that_fit(nodes: list[tuple[int, int, int]], pods: int, level: str) -> None:
+    there = [rack_node(f"n{n}", *node) for n, node in enumerate(nodes)]
+    room = make_room(make_topology(), *there)
+    for wish in ({"required": level}, {"preferred": level}):
+        placement = place(room, [Demand(ONE_GPU, pods)], **wish)
+        keys = ("block", "rack")[: 1 + (level == "rack")]
+        free = {path: sum(nodes[row][0] for row in rows) for path, rows in oracles.domains(there, keys).items()}
+        fitting = {path: gpus for path, gpus in free.items() if gpus >= pods}
+        if fitting:
+            assert isinstance(placement, Placement)
+            # of several that are equally tight the first path
+            assert placement.domain == min(fitting, key=lambda path: (fitting[path], path))
+        elif "required" in wish:
+            assert isinstance(placement, Refusal)
+
+
 def check_refusal(nodes: Sequence[Node], demands: Sequence[Demand], refusal: Refusal) -> None:
     """The reason is true, and so are the numbers of a lack."""
     fitting = [
