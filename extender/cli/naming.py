@@ -98,9 +98,10 @@ async def _look(cluster: Cluster, namespace: str, source: Source, name: str) -> 
 
 
 async def _group(cluster: Cluster, namespace: str, source: Source, name: str) -> Subject | None:
-    live = await cluster.workload(namespace, answers.name_of(source, name))
-    resource = GROUP_RESOURCES.get(source)  # of some kinds there are pods only
-    content = None if resource is None else await cluster.get(resource, namespace, name)
+    content, live = await asyncio.gather(
+        _object(cluster, namespace, source, name),
+        cluster.workload(namespace, answers.name_of(source, name)),
+    )
     if content is None and live is None:
         return None
     told = _status(live) or stated.of_group(source, content or {})
@@ -108,6 +109,12 @@ async def _group(cluster: Cluster, namespace: str, source: Source, name: str) ->
     if content is not None:
         subject.evicted = stated.evicted_group(source, content)
     return subject
+
+
+async def _object(cluster: Cluster, namespace: str, source: Source, name: str) -> Object | None:
+    """The group's object; None also where its source has none."""
+    resource = GROUP_RESOURCES.get(source)
+    return None if resource is None else await cluster.get(resource, namespace, name)
 
 
 async def _pod(cluster: Cluster, namespace: str, name: str) -> Subject | None:

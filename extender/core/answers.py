@@ -17,7 +17,7 @@ from extender.core.engine import Engine
 from extender.core.ids import QUEUE_GATE, GroupKey, NodeName, QueueName, Source
 from extender.core.membership import LIVE, Need, Standing, Tally, satisfied
 from extender.core.mending import Mend, of_refusal
-from extender.core.model import Pod, QueueStatus
+from extender.core.model import Pod, QueueStatus, Span
 from extender.core.ordering import OrderKey
 from extender.core.planning import Entry, Past, members_missing
 from extender.core.quota import Sums
@@ -95,6 +95,8 @@ class Closer:
     starts: float | None
     #: since when it waited for which reason, the newest last; None: it had its places
     past: Past
+    #: what it has of the network against what it asked for; None when there is nothing to say
+    span: Span | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -209,6 +211,7 @@ class Answers:
             mends=mends if refusal is None or mends else (of_refusal(refusal),),
             starts=None if promise is None or promise.at is None else max(promise.at, now),
             past=view.past(found.key),
+            span=None if found.key.lone else view.span(found.key),
         )
 
     def _keys(self) -> list[GroupKey]:

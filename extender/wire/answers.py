@@ -22,6 +22,7 @@ from extender.core.ids import Source
 from extender.core.mending import Mend
 from extender.core.reasons import Detail, Reason, Refusal
 from extender.wire.fields import seconds_of
+from extender.wire.network import span_object
 from extender.wire.queues import encode_amounts
 
 GROUP, VERSION = "visibility.muster.dev", "v1alpha1"
@@ -169,6 +170,8 @@ def _closer(closer: Closer) -> Object:
         "startsWhen": changes(closer.mends),
         "history": [{"since": _time(since), **_past(reason)} for since, reason in closer.past],
     }
+    if closer.span is not None:
+        told["topology"] = span_object(closer.span)
     if closer.starts is not None:
         told["expectedStart"] = _time(closer.starts)
     return told

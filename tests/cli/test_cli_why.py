@@ -25,6 +25,14 @@ def _now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 1_767_226_200.0)  # cli_world.NOW
 
 
+def test_a_group_of_which_there_is_no_object_is_found_by_its_live_answer():
+    there = World(world.workload("kueue:train"))
+    for words in (("train",), ("kueue/train",)):
+        out, said = run(there, "why", *words)
+        assert said == ""
+        assert out.startswith("kueue:train in namespace team: Pending\n")
+
+
 def test_all_that_is_known_of_a_group_that_waits_is_said():
     there = World(
         world.group("train", status={"lastEviction": EVICTED}),

@@ -96,7 +96,7 @@ def parted(draw: st.DrawFn) -> list[Demand]:
 
 
 @given(strategies.small_nodes(), parted(), st.sampled_from((None, "block", "rack")), st.data())
-@settings(max_examples=400)
+@settings(max_examples=120)
 def test_parts_are_placed_exactly_when_there_is_a_way(
     nodes: list[Node], demands: list[Demand], required: str | None, data: st.DataObject
 ) -> None:

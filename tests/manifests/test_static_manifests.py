@@ -208,6 +208,22 @@ def test_the_scoring_example_differs_from_the_base_in_its_profile_and_weight_onl
     assert example == base
 
 
+def test_the_example_beside_hami_differs_from_the_base_in_hamis_entry_only() -> None:
+    folder = MANIFESTS / "examples" / "hami"
+    example = scheduler_config(folder)
+    hami = example["extenders"].pop()
+    assert example == scheduler_config()
+    assert (hami["filterVerb"], hami["nodeCacheCapable"]) == ("filter", True)
+    assert not {"bindVerb", "preemptVerb"} & set(hami)
+    names = [resource["name"] for resource in hami["managedResources"]]
+    assert len(set(names)) == len(names)
+    (patch,) = documents(folder / "kustomization.yaml")[0]["patches"]
+    test, change = yaml.safe_load(patch["patch"])
+    names = [one["name"] for one in pod_spec()["containers"]]
+    assert test["path"] == f"/spec/template/spec/containers/{names.index('permit-gate')}/name"
+    assert change["value"] == f"--hami={hami['urlPrefix']}"
+
+
 # --- rights ------------------------------------------------------------------------------------------
 
 
