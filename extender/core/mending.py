@@ -10,13 +10,14 @@ answer may not be the least. What only a person can mend has no numbers beyond t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from extender.core import placing
 from extender.core.allowance import Allowance
-from extender.core.ids import QueueName, TaskName
-from extender.core.model import Shape
+from extender.core.ids import NodeName, QueueName, TaskName
+from extender.core.model import Part, Shape
 from extender.core.planning import Entry, Member, Plan, Wish
 from extender.core.plans import Plans
 from extender.core.quota import Sums
@@ -117,12 +118,15 @@ def _room(wish: Wish, refusal: Refusal, room: Room, queue: QueueName) -> Iterato
     placed = _most(wish, room, queue)
     there = {member.slot for member, _ in placed.places}
     lacking = [member for member in wish.whole if member.slot not in there]
+    numbers: Counter[tuple[TaskName, Shape, Detail]] = Counter()
     level = wish.required if len(lacking) > 1 or there or wish.fixed else None
-    where = _domain(level, placed, wish, room)
-    for (task, shape), members in _alike(lacking).items():
+    everywhere = _domain(level, [*wish.fixed, *(node for _, node in placed.places)], room)
+    for (task, shape, parts), number in Counter((one.task, one.shape, one.parts) for one in lacking).items():
+        numbers[task, shape, (*everywhere, *_parts(parts, wish, placed, lacking, room))] += number
+    for (task, shape, where), number in numbers.items():
         of_task = (("task", task),) if task else ()
-        numbers = (("pods", len(members)), *_each(room, shape, dict(refusal.detail).get("resource")))
-        yield Mend(Reason.RESOURCES if level is None else Reason.TOPOLOGY, (*of_task, *numbers, *where))
+        asked = _each(room, shape, dict(refusal.detail).get("resource"))
+        yield Mend(Reason.TOPOLOGY if where else Reason.RESOURCES, (*of_task, ("pods", number), *asked, *where))
 
 
 def _nodes_out(wish: Wish, room: Room, queue: QueueName) -> Detail:
@@ -159,20 +163,30 @@ def _place(wish: Wish, room: Room, queue: QueueName) -> Plan | None:
     return outcome if isinstance(outcome, Plan) else None
 
 
-def _domain(level: str | None, placed: Plan, wish: Wish, room: Room) -> Detail:
-    """The level in one domain of which all must stand, and the domain in which most of them have a place."""
+def _parts(parts: Sequence[Part], wish: Wish, placed: Plan, lacking: Sequence[Member], room: Room) -> Detail:
+    """For each part of the group, from broad to narrow: its level, and the domain of those that have a place."""
+    found: Detail = ()
+    for part in parts:
+        nodes = [node for one, node in wish.standing if one == part]
+        nodes += [node for one, node in placed.places if part in one.parts]
+        if nodes or sum(part in one.parts for one in lacking) > 1:
+            found += _domain(part.level, nodes, room)
+    return found
+
+
+def _domain(level: str | None, nodes: Sequence[NodeName], room: Room) -> Detail:
+    """The level in one domain of which all must stand, and the domain of those that have a place."""
     if level is None:
         return ()
     domains = room.snapshot.facts.domains(room.snapshot.facts.path(level))
-    rows = room.snapshot.rows([*wish.fixed, *(node for _, node in placed.places)])
-    inside = [int(domains.ids[row]) for row in rows if domains.ids[row] >= 0]
+    inside = [int(domains.ids[row]) for row in room.snapshot.rows(nodes) if domains.ids[row] >= 0]
     return (("level", level), *((("domain", "/".join(domains.paths[inside[0]])),) if inside else ()))
 
 
 def _alike(members: Iterable[Member]) -> dict[_Kind, list[Member]]:
-    """Members by what tells them apart."""
+    """Members by what they ask for, neighbours beside each other."""
     found: dict[_Kind, list[Member]] = {}
-    for member in members:
+    for member in sorted(members, key=lambda one: one.index):
         found.setdefault((member.task, member.shape), []).append(member)
     return found
 

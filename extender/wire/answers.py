@@ -12,18 +12,20 @@ import binascii
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from extender.core import explain
-from extender.core.answers import Closer, Places, QueueState, Waiter, Workload
 from extender.core.ids import Source
-from extender.core.mending import Mend
 from extender.core.reasons import Detail, Reason, Refusal
 from extender.wire.fields import seconds_of
 from extender.wire.network import span_object
 from extender.wire.queues import encode_amounts
+
+if TYPE_CHECKING:  # kubectl's plugin takes names and times from here, and none of the engine
+    from extender.core.answers import Closer, Places, QueueState, Waiter, Workload
+    from extender.core.mending import Mend
 
 GROUP, VERSION = "visibility.muster.dev", "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"

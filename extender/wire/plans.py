@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from extender.core import explain
 from extender.core.ids import GroupKey, PodUid, Source
-from extender.core.losses import Loss
 from extender.core.model import Group, Pod
-from extender.core.whatif import Outlook
 from extender.wire import answers, objects
 from extender.wire.fields import DecodeError, Object, Reader
+
+if TYPE_CHECKING:  # as in wire.answers
+    from extender.core.losses import Loss
+    from extender.core.whatif import Outlook
 
 #: more pods in one question would keep filter calls waiting
 MAX_PODS = 5_000

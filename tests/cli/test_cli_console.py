@@ -285,6 +285,10 @@ def test_bash_completes_by_the_script(tmp_path):
     assert (done.stdout, done.stderr) == ("json\n", "")
 
 
-def test_completion_reads_no_cluster():
-    code = "import sys, extender.cli.console; sys.exit('kubernetes_asyncio' in sys.modules)"
+@pytest.mark.parametrize(
+    ("imported", "heavy"),
+    [("extender.cli.console", "kubernetes_asyncio"), ("extender.cli.running", "extender.core.engine")],
+)
+def test_completion_and_commands_import_no_more_than_they_need(imported, heavy):
+    code = f"import sys, {imported}; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -17,7 +17,7 @@ from extender.core import explain
 from extender.core.answers import Answers, Closer
 from extender.core.ids import GroupKey, QueueName
 from extender.core.mending import Mend
-from extender.core.model import Node, Pod, Queue, Topology
+from extender.core.model import Node, PartRule, Pod, Queue, Topology
 from extender.core.reasons import Reason
 from tests import builders
 from tests.builders import GPU
@@ -101,6 +101,26 @@ def test_places_for_two_tasks_are_enough(nodes: list[int], leaders: int, workers
         more += [builders.gpu_node(f"{detail['task']}-{n}", each) for n in range(int(detail["pods"]))]
     assert bool(more) == (driver.reason(pods[0]) is not None)
     assert waits(builders.gpu_node("empty", 0), *more, *there).reason(pods[0]) is None
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=4), st.integers(1, 3), st.integers(1, 4), st.booleans())
+def test_places_for_slices_are_enough_in_the_domains_that_are_named(
+    racks: list[int], slices: int, size: int, close: bool
+) -> None:
+    rules = (PartRule(RACK, None, size=size),)
+    group = builders.make_group("train", slices * size, parts=rules, topology_required="block" if close else None)
+    pods = [builders.make_pod(f"w-{n}", {GPU: 1}, group="train", index=(n,)) for n in range(slices * size)]
+    nodes = [racked(f"n{n}", free, f"r{n}") for n, free in enumerate(racks)]
+    there: list[Thing] = [LEVELS, *nodes, group, *pods]
+    driver = waits(racked("empty", 0, "x"), *there)
+    more: list[Node] = []
+    for mend in mends(driver, pods[0]):
+        rack = [str(value) for name, value in mend.detail if name == "domain"][-1:]
+        named = rack[0].rpartition("/")[2] if rack and RACK in dict(mend.detail).values() else "new"
+        named = named if rack and rack[0].count("/") else "new"  # it is the block's
+        more += [racked(f"more-{len(more) + n}", 1, named) for n in range(int(dict(mend.detail)["pods"]))]
+    assert bool(more) == (driver.reason(pods[0]) is not None)
+    assert waits(racked("empty", 0, "x"), *more, *there).reason(pods[0]) is None
 
 
 def test_the_domain_that_lacks_least_is_named_with_what_each_pod_asks_for():
