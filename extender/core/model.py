@@ -389,6 +389,24 @@ class HyperNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """Where a group stands. `domains`: of each level from broad to narrow, in how many domains its members are."""
+
+    required: str | None
+    preferred: str | None
+    domains: tuple[tuple[str, int], ...]
+    #: the narrowest level of which one domain holds all, and its path; None and () when no domain does
+    level: str | None
+    domain: tuple[str, ...]
+
+    @property
+    def met(self) -> bool:
+        """True when all are in one domain of the level that was preferred, or required."""
+        wanted = self.preferred or self.required
+        return wanted is None or dict(self.domains).get(wanted) == 1
+
+
+@dataclass(frozen=True, slots=True)
 class QueueCondition:
     """One condition of a queue's status; `since` is its last transition, in whole seconds."""
 

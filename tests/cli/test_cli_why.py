@@ -10,6 +10,7 @@ from cli_world import World, run
 
 from extender.cli import history
 from extender.cli.problems import Problem
+from extender.core.ids import Source
 
 STARTS = "so many more of its pods find room at the same time (pods 2, resource nvidia.com/gpu, each 8)"
 EVICTED = {
@@ -213,8 +214,11 @@ def test_a_pod_that_bears_the_name_of_its_group_is_no_second_one():
     assert told["name"] == "muster:train"
 
 
-def test_a_group_that_is_marks_on_pods_alone_is_found_by_its_live_answer():
-    assert "muster:marks in" in run(World(world.workload("muster:marks")), "why", "marks")[0]
+@pytest.mark.parametrize("source", [source.value for source in Source if source is not Source.POD])
+def test_a_group_that_is_marks_on_pods_alone_is_found_by_its_live_answer(source):
+    there = World(world.workload(f"{source}:marks"))
+    assert f"{source}:marks in" in run(there, "why", "marks")[0]
+    assert f"{source}:marks in" in run(there, "why", f"{source}/marks")[0]
 
 
 @pytest.mark.parametrize(

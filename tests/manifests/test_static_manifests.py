@@ -295,13 +295,15 @@ def test_the_api_service_reaches_the_extender_and_checks_its_certificate() -> No
 
 
 def test_readers_may_read_answers_only_and_our_account_gets_the_one_right_to_ask_about_them() -> None:
-    roles = {obj["metadata"]["name"]: obj for obj in documents(MANIFESTS / "answers" / "rbac.yaml")[:2]}
+    roles = {obj["metadata"]["name"]: obj for obj in documents(MANIFESTS / "answers" / "rbac.yaml")[:3]}
     (reading,) = roles["muster-answers-view"]["rules"]
     assert reading == {
         "apiGroups": ["visibility.muster.dev"],
         "resources": ["workloads", "queues"],
         "verbs": ["get", "list"],
     }
+    (planning,) = roles["muster-answers-edit"]["rules"]
+    assert planning == {"apiGroups": ["visibility.muster.dev"], "resources": ["plans"], "verbs": ["create"]}
     (asking,) = roles["muster-answers"]["rules"]
     assert asking == {
         "apiGroups": ["authorization.k8s.io"],
