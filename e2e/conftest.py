@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from e2e import answers, history, objects, waiting
+from e2e import answers, fake_hami_scheduler, history, objects, waiting
 from e2e import kube as kube_module
 from e2e.cluster import base, choose, local, manifests, muster, proxy
 
@@ -132,6 +132,31 @@ def answering(
     """A replica for one file, instead of that of the run, with its live answers registered."""
     _replica.stop()
     with answers.answering(cluster, installed, server) as replica:
+        _replicas.append(replica)
+        yield replica
+        _replicas.remove(replica)
+
+
+@pytest.fixture(scope="module")
+def hami(cluster: base.Cluster) -> Iterator[fake_hami_scheduler.Extender]:
+    """HAMi's extender, which knows no plugin yet."""
+    extender = fake_hami_scheduler.Extender(cluster.kube)
+    yield extender
+    extender.stop()
+
+
+@pytest.fixture(scope="module")
+def beside(
+    cluster: base.Cluster,
+    installed: manifests.Manifests,
+    _replica: muster.Replica,
+    hami: fake_hami_scheduler.Extender,
+) -> Iterator[muster.Replica]:
+    """A replica for one file, instead of that of the run, with HAMi's extender behind ours."""
+    _replica.stop()
+    options = muster.ReplicaOptions(extenders=[hami.entry()], arguments={"gate": ["--hami", hami.url]})
+    with muster.Replica(cluster, installed, options) as replica:
+        replica.wait_active()
         _replicas.append(replica)
         yield replica
         _replicas.remove(replica)

@@ -10,34 +10,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from e2e import fake_hami, fake_hami_scheduler, kube
-from e2e.cluster import base, manifests, muster
+from e2e.cluster import muster
 from e2e.scenes import Scene
 from e2e.test_hami import CARDS, CORES, MEMORY, shares, wait_phases, wait_unlocked
 
 MakeNodes = Callable[..., list[str]]
-
-
-@pytest.fixture(scope="module")
-def hami(cluster: base.Cluster) -> Iterator[fake_hami_scheduler.Extender]:
-    """HAMi's extender, which knows no plugin yet."""
-    extender = fake_hami_scheduler.Extender(cluster.kube)
-    yield extender
-    extender.stop()
-
-
-@pytest.fixture(scope="module")
-def beside(
-    cluster: base.Cluster,
-    installed: manifests.Manifests,
-    _replica: muster.Replica,
-    hami: fake_hami_scheduler.Extender,
-) -> Iterator[muster.Replica]:
-    """A replica for this file, with HAMi's extender behind ours."""
-    _replica.stop()
-    options = muster.ReplicaOptions(extenders=[hami.entry()], arguments={"gate": ["--hami", hami.url]})
-    with muster.Replica(cluster, installed, options) as replica:
-        replica.wait_active()
-        yield replica
 
 
 @pytest.fixture

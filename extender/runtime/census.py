@@ -1,4 +1,4 @@
-"""Counts of groups, strays and overcommitted nodes for the metrics, taken at a steady pace.
+"""Counts of groups, strays, and nodes that are overcommitted or cannot be read, for the metrics, at a steady pace.
 
 Takes the engine to read, gives figures; must not change anything.
 """
@@ -19,7 +19,8 @@ LOG = logs.Log(__name__)
 #: an overcommit by a concurrent foreign binding is reported within this time
 PERIOD_SECONDS = 1.0
 NAMED_NODES = 5
-#: counting anew what queues use takes longer than a filter answer may wait, so it is done in every so manieth round
+#: counting anew what queues use takes longer than a filter answer may wait, so it is done in every so manieth round,
+#: and so is looking at all nodes
 USAGE_ROUNDS = 10
 SEEN = "Seen"
 
@@ -45,10 +46,14 @@ class Metrics(Protocol):
     def overcommitted(self, by_outlook: Counter[str]) -> None:
         """On how many nodes with pods of ours more is used than there is, by what becomes of them."""
 
+    def unreadable(self, number: int) -> None:
+        """Of how many nodes something cannot be read."""
+
 
 async def take(engine: Engine, metrics: Metrics) -> None:
     """Count for ever."""
     told: Mapping[str, str] = {}
+    unread: Mapping[str, str] = {}
     wrong: Mapping[str, str] = {}
     for number in itertools.count():
         await asyncio.sleep(PERIOD_SECONDS)
@@ -63,6 +68,7 @@ async def take(engine: Engine, metrics: Metrics) -> None:
         metrics.ledger_difference(engine.self_check())
         if number % USAGE_ROUNDS == 0:
             metrics.usage_difference(engine.check_usage())
+            unread = _tell_unread(engine, metrics, unread)
             wrong = _network(engine, metrics, wrong)
         over = _overcommits(engine)
         metrics.overcommitted(Counter(over.values()))
@@ -71,6 +77,17 @@ async def take(engine: Engine, metrics: Metrics) -> None:
         for name in [name for name in over if told.get(name) != over[name]][:NAMED_NODES]:
             LOG.info("what becomes of an overcommitted node", node=name, outlook=over[name])
         told = over
+
+
+def _tell_unread(engine: Engine, metrics: Metrics, before: Mapping[str, str]) -> Mapping[str, str]:
+    """Count the nodes of which something cannot be read, and name those that were not named before; all of them."""
+    unread = {
+        str(node.name): node.problems[0] for node in engine.world.nodes.nodes if node is not None and node.problems
+    }
+    metrics.unreadable(len(unread))
+    for name in [name for name in unread if before.get(name) != unread[name]][:NAMED_NODES]:
+        LOG.warning("something of a node cannot be read", node=name, problem=unread[name])
+    return unread
 
 
 def _network(engine: Engine, metrics: Metrics, told: Mapping[str, str]) -> Mapping[str, str]:

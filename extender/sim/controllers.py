@@ -82,7 +82,7 @@ class _Maker:
 
     def _make(self, reader: Reader, obj: Object, kind: kinds.Kind) -> None:
         parts = [part for part in _with_templates(reader, obj, kinds.parts_of(reader, obj, kind)) if part.number]
-        gang = gathering.gang_of(reader, obj, parts)
+        gang = gathering.gang_of(reader, obj, kind, parts)
         if gang is not None:
             self.made.groups.append((gang.source, gang.obj))
         size = sum(part.number for part in parts)

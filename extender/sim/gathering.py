@@ -65,12 +65,12 @@ def api_group(obj: Object) -> str:
     return group if slash else ""
 
 
-def gang_of(reader: Reader, obj: Object, parts: Sequence[kinds.Part]) -> Gang | None:
+def gang_of(reader: Reader, obj: Object, kind: kinds.Kind, parts: Sequence[kinds.Part]) -> Gang | None:
     """The group that the controller of this object makes for all its pods."""
-    maker = _MAKERS.get((api_group(obj), str(obj.get("kind"))))
-    if maker is None and api_group(obj) == "kubeflow.org":
+    maker = _MAKERS.get((kind.group, kind.name))
+    if maker is None and kind.group == "kubeflow.org":
         maker = _of_policy
-    return maker(reader, obj, parts) if maker is not None and parts else None
+    return maker(reader, obj, kind, parts) if maker is not None and parts else None
 
 
 def _volcano(obj: Object, name: str, spec: Json, tasks: bool = False) -> Gang:
@@ -101,13 +101,14 @@ def _size(parts: Sequence[kinds.Part]) -> int:
     return sum(part.number for part in parts)
 
 
-def _of_volcano_job(reader: Reader, obj: Object, parts: Sequence[kinds.Part]) -> Gang:
+def _of_volcano_job(reader: Reader, obj: Object, kind: kinds.Kind, parts: Sequence[kinds.Part]) -> Gang:
     """Volcano states each task's minimum, which is all its pods where the job does not say it."""
     least: dict[str, int] = {}
     for part in parts:
         least[part.role] = least.get(part.role, 0) + (part.number if part.minimum is None else part.minimum)
-    minimum = kinds.whole_number(reader, obj, "spec.minAvailable", None) or sum(least.values())
-    spec = {key: kinds.find(obj, f"spec.{key}") for key in ("queue", "priorityClassName", "networkTopology")}
+    minimum = kinds.whole_number(reader, obj, kind.minimum, None) or sum(least.values())
+    spec = {key: kinds.find(obj, f"spec.{key}") for key in ("priorityClassName", "networkTopology")}
+    spec["queue"] = kinds.find(obj, kind.queue)
     policies = [
         policy for task in reader.objects(mapping(obj, "spec"), "tasks", "spec.tasks") if (policy := _sub(task))
     ]
@@ -131,14 +132,12 @@ def _sub(task: Object) -> Json | None:
     return {key: value for key, value in made.items() if value is not None}
 
 
-def _of_ray(reader: Reader, obj: Object, parts: Sequence[kinds.Part]) -> Gang | None:
+def _of_ray(reader: Reader, obj: Object, kind: kinds.Kind, parts: Sequence[kinds.Part]) -> Gang | None:
     """KubeRay gathers a cluster for Volcano or scheduler-plugins, by its own setting and the cluster's labels."""
     labels = mapping(meta_of(obj), "labels")
     least = _size(parts)
-    if kinds.find(obj, "spec.enableInTreeAutoscaling") is True:
-        groups = reader.objects(mapping(obj, "spec"), "workerGroupSpecs", "spec.workerGroupSpecs")
-        hosts = ((one, kinds.whole_number(reader, one, "numOfHosts") or 0) for one in groups)
-        least = 1 + sum((kinds.whole_number(reader, one, "minReplicas", 0) or 0) * number for one, number in hosts)
+    if kinds.find(obj, "spec.enableInTreeAutoscaling") is True:  # what it may shrink to: the head, and least workers
+        least = 1 + sum((part.minimum or 0) * part.inner for part in parts)
     if any(key in labels for key in (_QUEUE_LABEL, _TOPOLOGY_MODE)):
         spec: dict[str, Any] = {
             "minMember": least,
@@ -169,27 +168,26 @@ def _ray_sub(group: Object) -> Json | None:
     return {"name": group.get("groupName"), "labelSelector": selector, "networkTopology": topology}
 
 
-def _of_spark(reader: Reader, obj: Object, parts: Sequence[kinds.Part]) -> Gang | None:
+def _of_spark(reader: Reader, obj: Object, kind: kinds.Kind, parts: Sequence[kinds.Part]) -> Gang | None:
     """The driver makes the executors, so the group's minimum is the driver."""
     if kinds.find(obj, "spec.batchScheduler") != "volcano":
         return None
-    options = kinds.find(obj, "spec.batchSchedulerOptions")
-    options = options if isinstance(options, dict) else {}
-    spec = {"minMember": 1, "queue": options.get("queue"), "priorityClassName": options.get("priorityClassName")}
+    priority = kinds.find(obj, "spec.batchSchedulerOptions.priorityClassName")
+    spec = {"minMember": 1, "queue": kinds.find(obj, kind.queue), "priorityClassName": priority}
     return _volcano(obj, f"spark-{name_of(obj)}-pg", spec)
 
 
-def _of_policy(reader: Reader, obj: Object, parts: Sequence[kinds.Part]) -> Gang | None:
+def _of_policy(reader: Reader, obj: Object, kind: kinds.Kind, parts: Sequence[kinds.Part]) -> Gang | None:
     """Kubeflow's operators gather a job when they are told to; a job with a policy was written for that."""
     policy = kinds.find(obj, "spec.runPolicy.schedulingPolicy")
     if not isinstance(policy, dict):
         return None
-    minimum = kinds.whole_number(reader, obj, "spec.runPolicy.schedulingPolicy.minAvailable", None)
-    spec = {"minMember": minimum or _size(parts), "queue": policy.get("queue")}
+    minimum = kinds.whole_number(reader, obj, kind.minimum, None)
+    spec = {"minMember": minimum or _size(parts), "queue": kinds.find(obj, kind.queue)}
     return _volcano(obj, name_of(obj), spec | {"priorityClassName": policy.get("priorityClass")}, tasks=True)
 
 
-_MAKERS: dict[tuple[str, str], Callable[[Reader, Object, Sequence[kinds.Part]], Gang | None]] = {
+_MAKERS: dict[tuple[str, str], Callable[[Reader, Object, kinds.Kind, Sequence[kinds.Part]], Gang | None]] = {
     ("batch.volcano.sh", "Job"): _of_volcano_job,
     ("ray.io", "RayCluster"): _of_ray,
     ("sparkoperator.k8s.io", "SparkApplication"): _of_spark,

@@ -87,6 +87,9 @@ class ExtenderMetrics:
             "muster_extender_usage_difference",
             "Queues in which usage and watches disagree; above 0 is a fault of ours.",
         )
+        self._unreadable = gauge.of(
+            "muster_extender_unreadable_nodes", "Nodes of which something cannot be read, such as their cards."
+        )
         self._overcommitted = labels.Census(
             Gauge(
                 "muster_extender_overcommitted_nodes",
@@ -145,6 +148,10 @@ class ExtenderMetrics:
     def usage_difference(self, number: int) -> None:
         """In how many queues usage and watches disagree."""
         self._usage.set(number)
+
+    def unreadable(self, number: int) -> None:
+        """Of how many nodes something cannot be read."""
+        self._unreadable.set(number)
 
     def levels(self, domains: Mapping[str, int], unlabelled: Mapping[str, int], problems: int) -> None:
         """How many domains each level of the network has and how many nodes lack it; objects that make no sense."""

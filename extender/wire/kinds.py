@@ -76,12 +76,12 @@ _VOLCANO_JOB = Role("spec.tasks[]", ".name", least="minAvailable", partition="pa
 _POLICY = "spec.runPolicy.schedulingPolicy"
 
 
-def _kubeflow(name: str, operator: str, field: str, minimum: str = f"{_POLICY}.minAvailable") -> Kind:
+def _kubeflow(name: str, operator: str, field: str) -> Kind:
     return Kind(
         _KUBEFLOW,
         name,
         (Role(f"spec.{field}{{}}"),),
-        minimum=minimum,
+        minimum=f"{_POLICY}.minAvailable",
         queue=f"{_POLICY}.queue",
         labels=(
             ("training.kubeflow.org/operator-name", operator),
@@ -147,12 +147,7 @@ KINDS: tuple[Kind, ...] = (
         ),
         notes=(("leaderworkerset.sigs.k8s.io/size", "{size}"),),
     ),
-    _kubeflow(
-        "PyTorchJob",
-        "pytorchjob-controller",
-        "pytorchReplicaSpecs",
-        f"{_POLICY}.minAvailable|spec.elasticPolicy.minReplicas",
-    ),
+    _kubeflow("PyTorchJob", "pytorchjob-controller", "pytorchReplicaSpecs"),
     _kubeflow("TFJob", "tfjob-controller", "tfReplicaSpecs"),
     _kubeflow("XGBoostJob", "xgboostjob-controller", "xgbReplicaSpecs"),
     _kubeflow("PaddleJob", "paddlejob-controller", "paddleReplicaSpecs"),
