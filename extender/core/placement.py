@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from extender.core import packing, shortage
+from extender.core import fragmentation, packing, shortage
 from extender.core.cards import Cards
 from extender.core.feasibility import Facts
 from extender.core.ids import NO_TASK, TaskName
@@ -121,16 +122,21 @@ def _ask(room: Room, demand: Demand) -> Ask:
 
 
 def _place_lone(room: Room, demand: Demand) -> Placement | Refusal:
-    """One pod anywhere, by the rule of `packing` without its general machinery."""
+    """One pod anywhere: where fragments grow least, then by the rule of `packing` without its general machinery."""
     ask = _ask(room, demand)
-    row = None if ask.want.unknown else _lone(room, ask)
+    row = None if ask.want.unknown else _lone(room, demand.shape, ask)
     if row is not None:
         shares = hand_out(room, (ask,), ((row,),), ((0,),))
         return Placement((demand,), ((row,),), shares=shares)
     return shortage.of_nodes(room, (demand,), (ask,)) or shortage.of_room(room, (demand,), (ask,))
 
 
-def _lone(room: Room, ask: Ask) -> int | None:
+def _least(rows: Ints, key: npt.NDArray[Any]) -> Ints:
+    found: Ints = rows[key == key.min()]
+    return found
+
+
+def _lone(room: Room, shape: Shape, ask: Ask) -> int | None:
     free, want, fits = room.free, ask.want, ask.mask
     for column, amount in want.asked:
         fits = fits & (free[:, column] >= amount)
@@ -139,10 +145,11 @@ def _lone(room: Room, ask: Ask) -> int | None:
     rows = fits.nonzero()[0]
     if not len(rows):
         return None
-    key = free[rows, want.dominant]
     if want.late is not None:
-        key += want.late[rows]
-    best = rows[key == key.min()]
+        rows = _least(rows, want.late[rows])
+    if len(rows) > 1 and (growth := fragmentation.growth(room, shape, want, rows)) is not None:
+        rows = _least(rows, growth)
+    best = _least(rows, free[rows, want.dominant])
     return int(best[room.snapshot.facts.roster.rank[best].argmin()])
 
 

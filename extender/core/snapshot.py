@@ -20,6 +20,7 @@ from extender.core.matching import Ints, Mask
 from extender.core.model import CardRequest, Shape, Shares
 from extender.core.reasons import Refusal
 from extender.core.resources import CPU, GPU, GPU_SHARE, HUNDREDTHS, MEMORY, PER_CARD, PODS, Columns, Row, exact_sum
+from extender.core.workload import Typical
 from extender.core.world import World
 
 Matrix = npt.NDArray[np.int64]
@@ -78,6 +79,8 @@ class Snapshot:
     totals: npt.NDArray[np.float64]
     #: what is free of cards; None when no node publishes any. Shared: not to be changed
     cards: Cards | None = None
+    #: typical pods, with how many there are of each
+    workload: Typical = ()
     _lates: dict[frozenset[int], Ints | None] = field(default_factory=dict)
     _wants: dict[Shape, Want] = field(default_factory=dict)
     #: what is known of the rooms in which nothing runs
@@ -97,7 +100,13 @@ class Snapshot:
             part = reserved[:rows, :width]
             free[: part.shape[0], : part.shape[1]] -= part
         return cls(
-            world.columns, facts, free, allocatable, allocatable.sum(axis=0, dtype=np.float64), table.cards.free(rows)
+            world.columns,
+            facts,
+            free,
+            allocatable,
+            allocatable.sum(axis=0, dtype=np.float64),
+            table.cards.free(rows),
+            world.workload.typical(),
         )
 
     @property
@@ -131,7 +140,7 @@ class Snapshot:
                 slots = np.where(cards.there, cards.slots(len(allocatable)), 0)
                 np.maximum(allocatable[:, column], slots, out=allocatable[:, column])
         free = self.free + (allocatable - self.allocatable)
-        return Snapshot(self.columns, self.facts.mended, free, allocatable, self.totals, cards)
+        return Snapshot(self.columns, self.facts.mended, free, allocatable, self.totals, cards, self.workload)
 
     def mask(self, names: Iterable[NodeName]) -> Mask:
         """These nodes as a mask of rows; unknown names are left out."""
@@ -209,6 +218,10 @@ class Room:
         self.known = Known() if known is None else known
         #: grows with each change of what is free
         self.changes = 0
+        #: the same by row
+        self.changed = np.zeros(len(self.free), dtype=np.int64)
+        #: what others worked out of this room, under names of theirs; they look at `changed`
+        self.kept: dict[object, object] = {}
 
     def copy(self) -> Room:
         """A scratch of its own, with what was taken here taken."""
@@ -231,15 +244,18 @@ class Room:
         """Use up the room of `count` pods of this request on a node."""
         width = min(len(request), self.free.shape[1])
         self.free[row, :width] -= request[:width] * count
-        self.known = Known()
-        self.changes += 1
+        self._change(row)
 
     def take_cards(self, row: int, shares: Shares, sign: int = 1) -> None:
         """Use up shares of a node's cards, or give them back (sign -1)."""
         if shares and self.cards is not None:
             self.cards.take(row, shares, sign)
-            self.known = Known()
-            self.changes += 1
+            self._change(row)
+
+    def _change(self, row: int) -> None:
+        self.known = Known()
+        self.changes += 1
+        self.changed[row] += 1
 
     def give_back(self, row: int, request: Row, count: int = 1, shares: Shares = ()) -> None:
         """Undo `take`, or simulate the absence of pods that run there."""

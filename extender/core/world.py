@@ -21,6 +21,7 @@ from extender.core.membership import Need, Tally, need_of, queue_of
 from extender.core.model import Budget, Group, Node, Pod, Queue, Topology
 from extender.core.reasons import Refusal
 from extender.core.resources import Columns, Row, with_shares
+from extender.core.workload import Workload
 
 #: uids of deleted pods that are remembered, so that a late message does not bring one back
 _REMEMBERED_GONE = 20_000
@@ -147,6 +148,8 @@ class World:
         self.tallies: dict[GroupKey, Tally] = {}
         self.groups: dict[GroupKey, Group] = {}
         self._finished = Finished()
+        #: what asks for GPUs
+        self.workload = Workload()
         #: pods that count on a node (not ended), by node name; also for nodes not known yet
         self.on_node: dict[NodeName, dict[PodUid, Pod]] = {}
         #: those of them that are being deleted
@@ -247,6 +250,10 @@ class World:
         if before is not None:
             self._uncount(before)
         self._count(pod)
+        if before is None or before.shape != pod.shape or before.ended != pod.ended:
+            if before is not None:
+                self.workload.remove(before)
+            self.workload.add(pod)
 
     def _pod_gone(self, event: messages.PodGone) -> None:
         pod = self.pods.pop(event.uid, None)
@@ -256,6 +263,7 @@ class World:
         if pod is not None:
             self._uncount(pod)
             self._leave(pod)
+            self.workload.remove(pod)
 
     def _join(self, pod: Pod) -> None:
         self._doubt(pod.group)
