@@ -16,7 +16,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from extender.core import links
 from extender.core.ids import NodeName
+from extender.core.links import Links
 from extender.core.model import Card, CardAsk, CardRequest, Share, Shares, Trouble
 from extender.core.reasons import Detail
 from extender.core.resources import GPU_CORES, GPU_MEMORY
@@ -49,6 +51,8 @@ class Roll:
     cards: tuple[Card, ...]
     #: rows of nodes that publish cards, also of those whose cards cannot be read
     rows: frozenset[int]
+    #: how the cards of the node of each are joined, where that is known
+    links: tuple[Links | None, ...]
     _masks: dict[CardRequest, Mask] = field(default_factory=dict)
     _kinds: dict[tuple[tuple[CardAsk, CardRequest], ...], Kinds] = field(default_factory=dict)
     _mended: Roll | None = None
@@ -63,7 +67,7 @@ class Roll:
         """The same cards with all of them in use."""
         if self._mended is None:
             cards = (replace(c, trouble=Trouble.NONE) if c.trouble in _OUT_OF_USE else c for c in self.cards)
-            self._mended = Roll(self.row, self.total, tuple(cards), self.rows)
+            self._mended = Roll(self.row, self.total, tuple(cards), self.rows, self.links)
         return self._mended
 
     def mask(self, request: CardRequest) -> Mask:
@@ -397,11 +401,22 @@ class Cards:
         places = np.flatnonzero(fits)
         if len(places) < ask.number:
             return None
-        free = self.free[part][places]
-        by = (places, -fits[places]) if roomy else (places, free[:, CORES], free[:, MEMORY])
-        order = np.lexsort(by)
-        cards = [self.roll.cards[self._which[part.start + place]] for place in places[order[: ask.number]].tolist()]
+        chosen = self._joined_best(ask, places, part)
+        if chosen is None:
+            free = self.free[part][places]
+            by = (places, -fits[places]) if roomy else (places, free[:, CORES], free[:, MEMORY])
+            chosen = places[np.lexsort(by)[: ask.number]].tolist()
+        cards = [self.roll.cards[self._which[part.start + place]] for place in chosen]
         return tuple(Share(card.id, need(ask, card.memory), ask.cores) for card in cards)
+
+    def _joined_best(self, ask: CardAsk, places: Ints, part: slice) -> list[int] | None:
+        """Of whole cards those that are joined best; None where it is not known, or parts of cards are asked for."""
+        matrix = self.roll.links[self._which[part.start]]
+        if matrix is None or len(matrix) != part.stop - part.start or not ask.whole:
+            return None
+        fit = links.fit(matrix, sum(1 << place for place in places.tolist()), ask.number)
+        assert fit is not None, "there are as many places"
+        return [place for place in places.tolist() if fit.bits >> place & 1]
 
 
 def _hardness(ask: CardAsk) -> tuple[bool, int, int, int, int]:

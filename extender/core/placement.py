@@ -11,14 +11,14 @@ the narrower domains are needed, as few as possible. Among domains that fit, the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from extender.core import fragmentation, packing, shortage
+from extender.core import fragmentation, linking, packing, shortage
 from extender.core.cards import Cards
 from extender.core.feasibility import Facts
 from extender.core.ids import NO_TASK, TaskName
@@ -26,7 +26,7 @@ from extender.core.matching import Ints, Mask
 from extender.core.model import Shape, Shares
 from extender.core.packing import Ask, Effort, Field
 from extender.core.reasons import Reason, Refusal
-from extender.core.snapshot import Room
+from extender.core.snapshot import Room, Want
 from extender.core.topology import Domains, Keys
 
 #: how many unions of sub-domains, and how many smaller last ones, are tried for as few as possible
@@ -122,7 +122,7 @@ def _ask(room: Room, demand: Demand) -> Ask:
 
 
 def _place_lone(room: Room, demand: Demand) -> Placement | Refusal:
-    """One pod anywhere: where fragments grow least, then by the rule of `packing` without its general machinery."""
+    """One pod anywhere, by the orders of `_lone`, without the general machinery."""
     ask = _ask(room, demand)
     row = None if ask.want.unknown else _lone(room, demand.shape, ask)
     if row is not None:
@@ -131,9 +131,24 @@ def _place_lone(room: Room, demand: Demand) -> Placement | Refusal:
     return shortage.of_nodes(room, (demand,), (ask,)) or shortage.of_room(room, (demand,), (ask,))
 
 
-def _least(rows: Ints, key: npt.NDArray[Any]) -> Ints:
-    found: Ints = rows[key == key.min()]
-    return found
+def _late(room: Room, shape: Shape, want: Want, rows: Ints) -> Ints | None:
+    return None if want.late is None else want.late[rows]
+
+
+def _free(room: Room, shape: Shape, want: Want, rows: Ints) -> Ints:
+    free: Ints = room.free[rows, want.dominant]
+    return free
+
+
+#: by what one pod chooses among nodes on which it fits, the smallest first, each among the equals of those before:
+#: nodes worth keeping for others come last, then GPUs that are badly joined, fragments, links cut, room to spare
+_ORDERS: tuple[Callable[[Room, Shape, Want, Ints], npt.NDArray[Any] | None], ...] = (
+    _late,
+    linking.worst,
+    fragmentation.growth,
+    linking.cut,
+    _free,
+)
 
 
 def _lone(room: Room, shape: Shape, ask: Ask) -> int | None:
@@ -145,12 +160,10 @@ def _lone(room: Room, shape: Shape, ask: Ask) -> int | None:
     rows = fits.nonzero()[0]
     if not len(rows):
         return None
-    if want.late is not None:
-        rows = _least(rows, want.late[rows])
-    if len(rows) > 1 and (growth := fragmentation.growth(room, shape, want, rows)) is not None:
-        rows = _least(rows, growth)
-    best = _least(rows, free[rows, want.dominant])
-    return int(best[room.snapshot.facts.roster.rank[best].argmin()])
+    for order in _ORDERS:
+        if len(rows) > 1 and (key := order(room, shape, want, rows)) is not None:
+            rows = rows[key == key.min()]
+    return int(rows[room.snapshot.facts.roster.rank[rows].argmin()])
 
 
 def _home(domains: Domains, fixed: Sequence[int]) -> int | None:

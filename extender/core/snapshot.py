@@ -16,6 +16,7 @@ from extender.core import matching
 from extender.core.cards import Cards
 from extender.core.feasibility import Facts, Feasibility
 from extender.core.ids import NodeName
+from extender.core.link_table import Joined
 from extender.core.matching import Ints, Mask
 from extender.core.model import CardRequest, Shape, Shares
 from extender.core.reasons import Refusal
@@ -81,6 +82,8 @@ class Snapshot:
     cards: Cards | None = None
     #: typical pods, with how many there are of each
     workload: Typical = ()
+    #: how GPUs are joined; None when nothing is known of any
+    links: Joined | None = None
     _lates: dict[frozenset[int], Ints | None] = field(default_factory=dict)
     _wants: dict[Shape, Want] = field(default_factory=dict)
     #: what is known of the rooms in which nothing runs
@@ -107,6 +110,7 @@ class Snapshot:
             allocatable.sum(axis=0, dtype=np.float64),
             table.cards.free(rows),
             world.workload.typical(),
+            table.links.joined(rows),
         )
 
     @property
@@ -140,7 +144,8 @@ class Snapshot:
                 slots = np.where(cards.there, cards.slots(len(allocatable)), 0)
                 np.maximum(allocatable[:, column], slots, out=allocatable[:, column])
         free = self.free + (allocatable - self.allocatable)
-        return Snapshot(self.columns, self.facts.mended, free, allocatable, self.totals, cards, self.workload)
+        facts = self.facts.mended
+        return Snapshot(self.columns, facts, free, allocatable, self.totals, cards, self.workload, self.links)
 
     def mask(self, names: Iterable[NodeName]) -> Mask:
         """These nodes as a mask of rows; unknown names are left out."""
