@@ -13,7 +13,7 @@ GPU = "nvidia.com/gpu"
 HOSTNAME = "kubernetes.io/hostname"
 RACK = "topology.kubernetes.io/rack"
 BLOCK = "topology.kubernetes.io/block"
-# source: apiVersion of its group object ("label" and "none" have no object).
+# source: apiVersion of its group object ("label", "kueue" and "none" have no object).
 GROUP_API = {
     "muster": "muster.dev/v1alpha1",
     "native": "scheduling.k8s.io/v1beta1",
@@ -203,6 +203,8 @@ def _mark(meta: Object, body: Object, source: str, group: str) -> None:
         meta["annotations"]["scheduling.k8s.io/group-name"] = group
     elif source in ("muster", "label"):
         meta["labels"]["muster.dev/pod-group"] = group
+    elif source == "kueue":
+        meta["labels"]["kueue.x-k8s.io/pod-group-name"] = group
     else:
         raise ValueError(f"unknown group source {source!r}")
 

@@ -73,6 +73,7 @@ def open_list(installed: base.Cluster) -> Iterator[base.Cluster]:
 MARKS = {
     "scheduler-plugins": {"labels": {"scheduling.x-k8s.io/pod-group": "g"}},
     "Volcano": {"annotations": {"scheduling.k8s.io/group-name": "g"}},
+    "Volcano's newer": {"annotations": {"scheduling.volcano.sh/group-name": "g"}},
     "our label": {"labels": {"muster.dev/pod-group": "g"}},
     "native": {"schedulingGroup": {"podGroupName": "g"}},
 }
@@ -96,6 +97,8 @@ GATED: list[tuple[str, Object, list[str]]] = [
      pod(labels={"muster.dev/pod-group": "g", GATE: "open-a"}), []),
     ("a marked pod in a namespace with an open queue is gated: its group may name another",
      pod(namespace=LABELLED, annotations={"scheduling.k8s.io/group-name": "g"}), [GATE]),
+    ("a pod that names a queue as for Volcano is gated, for the extender to judge",
+     pod(annotations={"scheduling.volcano.sh/queue-name": "open-a"}), [GATE]),
     ("a task or a minimum alone is no group mark",
      pod(labels={"muster.dev/task": "w"}, annotations={"muster.dev/min-member": "2"}), []),
     ("gates of others are kept and ours is added", pod(labels=BUSY, **FOREIGN_GATE),
@@ -175,9 +178,13 @@ def made(cluster: base.Cluster, obj: Object) -> tuple[str, list[str]]:
 
 # --- marks -------------------------------------------------------------------------------------------
 
-LABEL_MARKS = ("scheduling.x-k8s.io/pod-group", "muster.dev/pod-group", "muster.dev/queue", "muster.dev/task")
+LABEL_MARKS = (
+    "scheduling.x-k8s.io/pod-group", "muster.dev/pod-group", "kueue.x-k8s.io/pod-group-name", "muster.dev/queue",
+    "muster.dev/task",
+)  # fmt: skip
 ANNOTATION_MARKS = (
-    "scheduling.k8s.io/group-name", "volcano.sh/task-spec", "muster.dev/min-member",
+    "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name", "scheduling.volcano.sh/queue-name",
+    "volcano.sh/task-spec", "muster.dev/min-member",
     "muster.dev/expected-duration-seconds", "muster.dev/preemptible", "muster.dev/topology-required",
     "muster.dev/topology-preferred",
 )  # fmt: skip

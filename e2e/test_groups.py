@@ -14,6 +14,7 @@ from e2e.scenes import SOON, Scene
 
 MakeNodes = Callable[..., list[str]]
 MIN_MEMBER = "muster.dev/min-member"
+KUEUE_COUNT = "kueue.x-k8s.io/pod-group-total-count"
 
 
 @pytest.fixture
@@ -62,6 +63,7 @@ def test_groups_of_all_sources_before_and_after_their_objects_and_lone_pods_star
         for name, source in names.items():
             scene.gang(name, 1, first=number, source=source)
         scene.gang("label", 1, first=number, source="label", annotations={MIN_MEMBER: "3"})
+        scene.gang("kueue", 1, first=number, source="kueue", annotations={KUEUE_COUNT: "3"})
         scene.pod(f"lone-{number}")
         scene.pod(f"other-{number}", scheduler="default-scheduler")
     for source in sources:
@@ -69,7 +71,7 @@ def test_groups_of_all_sources_before_and_after_their_objects_and_lone_pods_star
         assert scene.bound(f"{source}-last") == {}
     for source in sources:
         scene.group(f"{source}-last", 3, source)
-    for name in [*names, "label", "lone", "other"]:
+    for name in [*names, "label", "kueue", "lone", "other"]:
         scene.wait_bound(name, 3)
     wait_states(scene, names, "Running")
     for name, source in names.items():

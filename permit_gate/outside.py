@@ -72,7 +72,8 @@ class Kubernetes:
             return None if content is None else objects.decode_group(key.source, content)
 
     async def _probe(self, source: Source) -> resources.Served | None:
-        served = await resources.probe(self._api, feeds.GROUP_RESOURCES[source])
+        resource = feeds.GROUP_RESOURCES.get(source)
+        served = await resources.probe(self._api, resource) if resource is not None else None
         if served is not None:
             self._served[source] = served
         return served

@@ -10,19 +10,19 @@ What looks at every group is an iterator that does a little at each step: filter
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from extender.core import queue_stating
 from extender.core.engine import Engine
 from extender.core.ids import QUEUE_GATE, GroupKey, NodeName, QueueName, Source
 from extender.core.membership import LIVE, Need, Standing, Tally, satisfied
+from extender.core.mending import Mend, of_refusal
 from extender.core.model import Pod, QueueStatus
 from extender.core.ordering import OrderKey
-from extender.core.planning import Entry, members_missing
+from extender.core.planning import Entry, Past, members_missing
 from extender.core.quota import Sums
 from extender.core.reasons import Reason, Refusal
-from extender.core.resources import Amounts, amounts
+from extender.core.resources import Amounts, add, amounts
 from extender.core.stating import PENDING, RUNNING
 
 #: namespace, source, name and key of a group
@@ -57,6 +57,15 @@ class Members:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Places:
+    """So many members have their places on a node, and take so much there."""
+
+    node: NodeName
+    members: int
+    asked: Amounts
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Workload:
     """One group. `name` is the pod's for a lone one; `refusal` says why something of it still waits."""
 
@@ -72,8 +81,20 @@ class Workload:
     #: place among the waiting groups of its queue, from 1; None when nothing of it waits, or only since the last count
     position: int | None
     members: Members
-    #: nodes planned for members that are not bound yet, with their numbers; the first of them, by name
-    nodes: tuple[tuple[NodeName, int], ...]
+    #: where members that are not bound yet have their places; the first of these nodes, by name
+    nodes: tuple[Places, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Closer:
+    """What is worked out for one group at a time."""
+
+    #: what would end its wait, all of it together
+    mends: tuple[Mend, ...]
+    #: when it starts, as far as declared durations tell
+    starts: float | None
+    #: since when it waited for which reason, the newest last; None: it had its places
+    past: Past
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -158,7 +179,7 @@ class Answers:
         if name is None or not self._known(key):
             return None
         world, entry = self._engine.world, self._engine.entries.get(key)
-        places = Counter(self._engine.view.places(key))
+        places = self._engine.view.places(key)
         phase, refusal = self._phase(key, entry, bool(places))
         group, pod = world.groups.get(key), self._one(key)
         sources = [(group.uid, group.created)] if group is not None else []
@@ -174,8 +195,19 @@ class Answers:
             since=None if entry is None else _since(entry, refusal),
             queue=world.queue_of(key),
             position=None if entry is None or entry.refusal is None else self._positions.get(key),
-            members=self._members(key, places.total()),
-            nodes=tuple(sorted(places.items())[:NODES_SHOWN]),
+            members=self._members(key, len(places)),
+            nodes=tuple(places_on(places)),
+        )
+
+    def closer(self, found: Workload, now: float) -> Closer:
+        """What else there is to say of a group: slow, for one at a time."""
+        view, refusal, entry = self._engine.view, found.refusal, self._engine.entries.get(found.key)
+        mends = () if entry is None or refusal is None else view.mends(entry, self._engine.usage, now)
+        promise = None if refusal is None else view.promise(found.key)
+        return Closer(
+            mends=mends if refusal is None or mends else (of_refusal(refusal),),
+            starts=None if promise is None or promise.at is None else max(promise.at, now),
+            past=view.past(found.key),
         )
 
     def _keys(self) -> list[GroupKey]:
@@ -273,3 +305,15 @@ def _since(entry: Entry, refusal: Refusal | None) -> float | None:
     if refusal is None:
         return None
     return entry.refused_at if refusal is entry.refusal else entry.planned_at
+
+
+def places_on(places: Iterable[tuple[NodeName, Amounts]]) -> Iterator[Places]:
+    """By node, the first by name."""
+    of: dict[NodeName, list[Amounts]] = {}
+    for node, asked in places:
+        of.setdefault(node, []).append(asked)
+    for node in sorted(of)[:NODES_SHOWN]:
+        sums: Sums = {}
+        for asked in of[node]:
+            add(sums, asked)
+        yield Places(node, len(of[node]), amounts(sums))

@@ -79,6 +79,8 @@ class Asking:
         for pod in pods:
             if standing(pod) is not Standing.WAITING or (pod.shape, pod.task) != (one.shape, one.task):
                 return None
+            if pod.parts or need.parts:
+                return None  # what it asks of domains depends on who its members are
         if need.missing(len(pods), {one.task: len(pods)}) != (0, {}):
             return None  # what it lacks may still come
         least = (len(pods), need.min_member, need.topology_required, need.topology_preferred)

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from extender.core import ordering, planning
+from extender.core import ordering, placing
 from extender.core.allowance import Allowance
 from extender.core.claims import Claim, Claims
 from extender.core.departures import Departures, Leave, Runs, duration
@@ -258,7 +258,7 @@ class Backfill:
                 there.take(row, request)
         behind = Behind(foreseen=frozenset(mark.key for mark in standing if mark.at is not None))
         queue, claims = self._world.queue_of(entry.key), self._plans.claims
-        outcome = planning.fulfil(wish, there, Allowance(usage, queue, there, claims, behind=behind))
+        outcome = placing.fulfil(wish, there, Allowance(usage, queue, there, claims, behind=behind))
         return outcome if isinstance(outcome, Plan) else None
 
     def _put(self, marks: list[Headroom], room: Room, now: float) -> None:

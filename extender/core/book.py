@@ -205,7 +205,7 @@ def _closed(node: Node | None, pod: Pod | None) -> Why | None:
         return Why.NODE_GONE
     if node.unschedulable and not _tolerates(pod, _UNSCHEDULABLE):
         return Why.NODE_CLOSED
-    if not node.ready and not _tolerates(pod, _NOT_READY):
+    if node.mig_state or (not node.ready and not _tolerates(pod, _NOT_READY)):
         return Why.NODE_CLOSED
     return None
 

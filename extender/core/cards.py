@@ -213,6 +213,10 @@ class Cards:
         """Which of these cards are in use."""
         return self.roll.mask(_ANY_CARD)[self._which[places]]
 
+    def rows(self, places: Ints) -> Ints:
+        """The rows that these cards are of."""
+        return self._row[places]
+
     def places(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """The cards of these rows one row after the other, where each row's begin, and which of the rows have any."""
         first, last = np.searchsorted(self._row, rows), np.searchsorted(self._row, rows + 1)

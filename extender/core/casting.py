@@ -18,6 +18,7 @@ from extender.core.budgets import Disruptions
 from extender.core.draft import Case
 from extender.core.eligible import Holder, Holders, Terms
 from extender.core.ids import GroupKey, PodUid, QueueName
+from extender.core.model import Pod
 from extender.core.planning import Plan, Wish
 from extender.core.quota import Sums
 from extender.core.reasons import Detail, Refusal
@@ -120,6 +121,7 @@ class Casting:
         self._own: dict[tuple[QueueName, int], Lot] = {}
         self._others: dict[tuple[QueueName, frozenset[str]], Lot] = {}
         self._whole: dict[tuple[QueueName, frozenset[str]], Absence] = {}
+        self._places: dict[Holder, list[tuple[tuple[object, ...], Pod]]] = {}
 
     def forget(self, key: GroupKey) -> None:
         """Members of the group are to be evicted."""
@@ -169,6 +171,7 @@ class Casting:
             required=wish.required,
             fits=fits,
             allows=allows,
+            places=self._places,
         )
 
     def _terms(self, usage: Usage, queue: QueueName, own: Lot, asked: Sums) -> dict[QueueName, Terms]:

@@ -15,7 +15,7 @@ from extender.core.usage import Charge
 
 def judged_by(pod: Pod) -> tuple[object, ...]:
     """What of a waiting pod changes its group's judgement."""
-    return (pod.shape, pod.task, pod.queue, pod.priority, pod.declared, pod.problems)
+    return (pod.shape, pod.task, pod.queue, pod.priority, pod.declared, pod.parts, pod.prefers, pod.problems)
 
 
 def use(pod: Pod | None) -> tuple[NodeName, object, object] | None:
@@ -41,10 +41,16 @@ def asked(group: Group | None) -> tuple[object, ...]:
         group.queue,
         group.topology_required,
         group.topology_preferred,
+        group.parts,
         group.schedule_timeout,
         group.priority,
         group.problems,
     )
+
+
+def domains(group: Group) -> tuple[object, ...]:
+    """What a group's object says of domains that must not be left."""
+    return (group.topology_required, group.parts)
 
 
 def charge(pod: Pod | None, managed: Set[str]) -> Charge | None:

@@ -38,6 +38,10 @@ _PLACED = 300
 _DOMAINS = 32
 
 
+#: how many pods go, on which row, and who
+Step = tuple[int, int, list[Unit]]
+
+
 def choose(case: Case) -> tuple[Draft, Plan] | None:
     """Who goes, and the plan for which they go; None when no choice was found that the rules allow."""
     ranked = rank(case)
@@ -94,6 +98,13 @@ def _merged(case: Case, lists: Sequence[tuple[tuple[object, ...], list[Pod]]]) -
 
 def _inside(case: Case, holder: Holder) -> list[tuple[tuple[object, ...], Pod]]:
     """The pods of a group with their places in the order of its queue."""
+    known = case.places.get(holder)
+    if known is None:
+        known = case.places[holder] = _places(case, holder)
+    return known
+
+
+def _places(case: Case, holder: Holder) -> list[tuple[tuple[object, ...], Pod]]:
     saved = saved_at(holder, case.now) or 0.0
     costs = [_cost(case, pod, saved) for pod in holder.pods]
     if not holder.spare:  # one of them costs all of it
@@ -135,12 +146,16 @@ def lost_seconds(pod: Pod, saved: float, now: float) -> float:
 def _least(case: Case, ranked: Sequence[Pod]) -> int:
     """No fewer pods can free what lacks: a bound by sums, for each resource by itself."""
     least = 1
-    for resource, amount in case.asked.items():
-        lacking = amount - case.room.usable(resource)
+    for resource, lacking in _lacking(case).items():
         if lacking > 0:
-            most = max((dict(pod.shape.request).get(resource, 0) for pod in ranked), default=0)
+            most = max((dict(request).get(resource, 0) for request in {p.shape.request for p in ranked}), default=0)
             least = max(least, -(-lacking // most) if most else least)
     return least
+
+
+def _lacking(case: Case) -> dict[str, int]:
+    """How much more of each resource is asked for than is free on all nodes together."""
+    return {resource: amount - case.room.usable(resource) for resource, amount in case.asked.items()}
 
 
 # --- node by node ---------------------------------------------------------------------------------
@@ -174,7 +189,13 @@ def _in_domain(case: Case, ranked: Sequence[Pod], rows: Mask) -> Draft | None:
     if hosted >= number:
         return None  # it is not room on nodes that lacks
     there = _by_row(case, ranked, inside)
-    heap = [step for row, pods in there.items() if (step := _step(case, draft, row, pods, want.asked)) is not None]
+    alike = {row for row, pods in there.items() if _are_alike(pods)}
+
+    def step_on(row: int) -> Step | None:
+        """The next of a row."""
+        return (_short_step if row in alike else _step)(case, draft, row, there[row], want.asked)
+
+    heap = [step for row in there if (step := step_on(row)) is not None]
     heapq.heapify(heap)
     enough = number
     while heap:
@@ -189,7 +210,7 @@ def _in_domain(case: Case, ranked: Sequence[Pod], rows: Mask) -> Draft | None:
                 if isinstance(case.fits(draft.room, draft.usage), Plan):
                     return draft
                 enough = hosted + max(1, hosted // 4)
-        step = _step(case, draft, row, there[row], want.asked)
+        step = step_on(row)
         if step is not None:
             heapq.heappush(heap, step)
     return draft if draft.pods and isinstance(case.fits(draft.room, draft.usage), Plan) else None
@@ -220,9 +241,33 @@ def _hosts(draft: Draft, row: int, asked: Sequence[tuple[int, int]]) -> int:
     return max(0, min(int(draft.room.free[row, column]) // amount for column, amount in asked))
 
 
-def _step(
+def _are_alike(pods: Sequence[Pod]) -> bool:
+    """True for lone pods of one request: who goes first of these needs no search."""
+    request = pods[0].shape.request
+    return all(pod.group.lone and pod.shape.request == request for pod in pods)
+
+
+def _short_step(
     case: Case, draft: Draft, row: int, pods: Sequence[Pod], asked: Sequence[tuple[int, int]]
-) -> tuple[int, int, list[Unit]] | None:
+) -> Step | None:
+    """The same as `_step` for pods that are alike."""
+    hosts, request, needed = _hosts(draft, row, asked) + 1, case.row(pods[0]), 0
+    for column, amount in asked:
+        short = hosts * amount - int(draft.room.free[row, column])
+        if short > 0 and not request[column]:
+            return None
+        needed = max(needed, -(-short // int(request[column])) if short > 0 else 0)
+    found: list[Unit] = []
+    for pod in pods:
+        if len(found) == needed:
+            break
+        unit = draft.unit(pod)
+        if unit and draft.may(unit):
+            found.append(unit)
+    return (needed, row, found) if found and len(found) == needed else None
+
+
+def _step(case: Case, draft: Draft, row: int, pods: Sequence[Pod], asked: Sequence[tuple[int, int]]) -> Step | None:
     """The units with which the node takes one pod more, and how many pods they are."""
     hosts = _hosts(draft, row, asked) + 1
     short = [hosts * amount - int(draft.room.free[row, column]) for column, amount in asked]
@@ -379,11 +424,14 @@ def _search(case: Case, ranked: Sequence[Pod], least: int, best: Draft | None) -
     if len(ranked) > _SEARCH_PODS:
         return None
     most = len(best.pods) - 1 if best is not None else len(ranked)
-    looked, placed = count(), count()
+    looked, placed, lacking = count(), count(), _lacking(case)
+    frees = {pod.uid: dict(pod.shape.request) for pod in ranked}
     for size in range(least, most + 1):
         for chosen in _combinations(ranked, size):
             if next(looked) > _LOOKED_AT:
                 return None
+            if any(sum(frees[p.uid].get(r, 0) for p in chosen) < lack for r, lack in lacking.items() if lack > 0):
+                continue
             draft = _drafted(case, chosen)
             if draft is None or not _suffices(case, draft):
                 continue

@@ -89,8 +89,8 @@ class Cycle(Records):
 
     @property
     def unfinished(self) -> bool:
-        """True when a round was begun and is not over, or was closed to groups that are still to be looked at."""
-        return self._sweep is not None or (self._turns is not None and bool(self.dirty))
+        """True when a round was begun and is not over."""
+        return self._sweep is not None
 
     def pending(self, key: GroupKey) -> bool:
         """True when the group is still to be looked at in the round that was begun."""

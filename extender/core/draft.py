@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from extender.core.budgets import Disruptions
 from extender.core.eligible import Holder, Terms, above, fits_inside
@@ -50,6 +50,8 @@ class Case:
     fits: Callable[[Room, Usage], Plan | Refusal]
     #: whether quotas alone allow for it
     allows: Callable[[Room, Usage], bool]
+    #: the places of a group's pods in the order of its queue, once they are known
+    places: dict[Holder, list[tuple[tuple[object, ...], Pod]]] = field(default_factory=dict)
 
     @property
     def asked(self) -> Sums:
@@ -76,6 +78,8 @@ class Draft:
         self._leave: Counter[tuple[str, str]] = Counter()
         #: by queue and resources that a unit takes: whether they may be taken back now
         self._owed: dict[tuple[QueueName, frozenset[str]], bool] = {}
+        #: by what units ask for: which of the resources that are owed they take
+        self._taken_by: dict[tuple[object, frozenset[str]], frozenset[str]] = {}
 
     @property
     def units(self) -> list[Unit]:
@@ -117,7 +121,7 @@ class Draft:
         terms = self._case.terms.get(queue)
         if terms is None:
             return True
-        takes = frozenset(r for pod in unit for r, _ in pod.shape.request if r in terms.resources)
+        takes = self._takes(unit, terms)
         surplus = self._surplus(unit)
         if surplus:  # those come first, and what is left of it must be too much without them
             self._book(surplus, -1)
@@ -128,6 +132,14 @@ class Draft:
         if known is None:
             known = above(self.usage, terms.theirs, takes) and self.is_owed(terms)
             self._owed[queue, takes] = known
+        return known
+
+    def _takes(self, unit: Unit, terms: Terms) -> frozenset[str]:
+        requests = unit[0].shape.request if len(unit) == 1 else tuple({p.shape.request: None for p in unit})
+        known = self._taken_by.get((requests, terms.resources))
+        if known is None:
+            known = frozenset(r for pod in unit for r, _ in pod.shape.request if r in terms.resources)
+            self._taken_by[requests, terms.resources] = known
         return known
 
     def _surplus(self, unit: Unit) -> Unit:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from extender.core import changes, messages, plans
+from extender.core import changes, fragmentation, messages, plans
 from extender.core.admissions import Admissions
 from extender.core.backlog import Backlog
 from extender.core.cycle import Cycle
@@ -48,7 +48,8 @@ class Engine:
         self._cycle = Cycle(self.world, nominate_above, turns)
         self._plans = self._cycle.plans
         self.entries = self._cycle.entries
-        self.view = View(self.world, self._plans, self.entries, self._cycle.vacancy, self._cycle.pending)
+        cycle = self._cycle
+        self.view = View(self.world, self._plans, self.entries, cycle.vacancy, cycle.pending, cycle.room)
         #: effects that undo a plan and could not be carried out, with the time to try again
         self._again: dict[messages.Effect, float] = {}
 
@@ -86,12 +87,14 @@ class Engine:
         """In how many queues the usage that was kept up is not what counting anew gives: 0, or a fault. Slow."""
         return len(self.usage.differing(self._plans.charges()))
 
-    def would_evict(self, key: GroupKey, now: float) -> Decision | Refusal | None:
+    def fragments(self) -> float:
+        """GPUs that are free and of which the workload that was seen has no use. Slow."""
+        return fragmentation.lost(self._cycle.room())
+
+    def would_evict(self, entry: Entry, now: float) -> Decision | Refusal | None:
         """Who would be evicted for a group that waits, or why nobody; None when it does not wait. Changes nothing."""
-        entry = self.entries.get(key)
-        if entry is None or entry.refusal is None:
-            return None
-        return self._cycle.preemption.dry_run(entry, entry.refusal, self._cycle.room(), now)
+        waits = entry.refusal
+        return None if waits is None else self._cycle.preemption.dry_run(entry, waits, self._cycle.room(), now)
 
     # --- world events ---------------------------------------------------------------------------
 
@@ -242,7 +245,7 @@ class Engine:
         self._cycle.dirty[key] = None
         if before is None or group is None or before.uid != group.uid:
             entry.stated = ("", "", 0)  # it speaks of another object
-        elif before.topology_required != group.topology_required and self._plans.ledger.of_group(key):
+        elif changes.domains(before) != changes.domains(group) and self._plans.ledger.of_group(key):
             self._cycle.refuse(entry, Refusal(Reason.QUEUED), now)  # its plan was made for another level
 
     def _queue_seen(self, event: messages.QueueSeen, now: float) -> None:
@@ -369,7 +372,7 @@ class Engine:
         if planned == hold.node:
             return False
         need = self.world.need(pod.group)
-        if isinstance(need, Refusal) or need.topology_required or (planned is None and self._waits(pod.group)):
+        if isinstance(need, Refusal) or need.confines(pod) or (planned is None and self._waits(pod.group)):
             return True
         self._plans.forget(hold.uid)
         self._cycle.grown = True

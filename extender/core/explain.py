@@ -48,6 +48,39 @@ _TOLD: dict[Reason, str] = {
     Reason.HELD_ELSEWHERE: "has its places, and its members are on their way to them",
 }
 
+#: how "it starts when ..." goes on
+MENDS: dict[Reason, str] = {
+    Reason.QUEUE_NOT_FOUND: "the queue is created, or the group names one that exists",
+    Reason.QUEUE_INVALID: "the queue is mended: its condition Valid says what is wrong",
+    Reason.QUEUE_NOT_LEAF: "the group names a queue that has none below it",
+    Reason.QUEUE_CLOSED: "the queue is opened, or the group names another one",
+    Reason.NAMESPACE: "the queue serves the namespace, or the group names another queue",
+    Reason.QUOTA: "the queue uses so much less, or may use so much more",
+    Reason.RESERVED: "those for whom the room is kept start, or need it no more",
+    Reason.RESERVED_FOR_HEAD: "the group before it starts, or this one declares that it ends before that",
+    Reason.FIRM: "the queue owns so much more, or the group may be preempted",
+    Reason.VICTIMS: "the evicted pods have left",
+    Reason.NO_VICTIMS: "the protected pods end, or may be evicted",
+    Reason.QUEUED: "its turn comes: those before it are looked at first",
+    Reason.RESOURCES: "so many more of its pods find room at the same time",
+    Reason.FRAGMENTED: "so many more of its pods find room at the same time",
+    Reason.DEVICE_NO_FIT: "one card has that much free",
+    Reason.DEVICE_UNHEALTHY: "these cards are in use again",
+    Reason.NODE_UNAVAILABLE: "these nodes take pods again",
+    Reason.TOPOLOGY: "so many more of its pods find room at the same time, in one domain of the level",
+    Reason.UNLABELLED: "the nodes get the label that they lack",
+    Reason.CONSTRAINTS: "a node has what its selectors and tolerations ask for, or they ask for less",
+    Reason.SIBLING: "the member that it waits for finds a node",
+    Reason.MEMBERS: "so many more of its pods are created",
+    Reason.GROUP_NOT_FOUND: "the pod group is created, or each pod says its minimum by an annotation",
+    Reason.INVALID: "the request is mended",
+    Reason.SCHEDULER_REFUSED: "kube-scheduler's own checks let it pass",
+    Reason.HELD_ELSEWHERE: "its members are bound, which is under way",
+    Reason.EVICTING: "its old members have left",
+    Reason.NOT_READY: "muster has read the cluster",
+    Reason.INACTIVE: "the active replica is asked",
+}
+
 EVICTED: dict[Ground, str] = {
     Ground.RECLAIMED: "its queue had borrowed what another queue deserves, and that one takes it back",
     Ground.PREEMPTED: "a group of higher priority in the same queue takes its room",
@@ -74,6 +107,11 @@ def of_member(refusal: Refusal, pod: Pod) -> Refusal:
 def sentence(refusal: Refusal) -> str:
     """The reason in words with its numbers, for status and answers; never for a verb's text."""
     return _with_numbers(_TOLD.get(refusal.reason) or TEXT[refusal.reason], refusal.detail)
+
+
+def mend(reason: Reason, detail: Detail) -> str:
+    """What would end a wait for this reason, in words with the numbers: it starts when ..."""
+    return _with_numbers(MENDS[reason], detail)
 
 
 def why_evicted(ground: Ground, detail: Detail) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from extender.core import matching, topology
 from extender.core.ids import NodeName
 from extender.core.matching import Coded, Ints, Keeping, Mask
-from extender.core.model import Constraints, Node, Topology
+from extender.core.model import Constraints, Node
 from extender.core.topology import Domains, Keys, Levels
 from extender.core.world import World
 
@@ -65,17 +65,19 @@ class Facts:
         taints: Coded[Keeping],
         labels: dict[str, Coded[str]],
         levels: Levels,
+        derived: dict[str, Coded[str]],
     ) -> None:
         self.nodes = nodes
         self.roster = roster
         self.taints = taints
         self.levels = levels
-        #: rows that are nodes, ready, and not refusing
+        #: rows that are nodes, ready, not refusing, and not being cut anew
         self.takes = takes
         self._open: Mask | None = None
         self._outage: Mask | None = None
         self._mended: Facts | None = None
         self._labels = labels
+        self._derived = derived
         self._masks: dict[Constraints, Mask] = {}
         self._unions: dict[frozenset[Constraints], Mask] = {}
         self._domains: dict[Keys, Domains] = {}
@@ -93,7 +95,7 @@ class Facts:
 
     @property
     def outage(self) -> Mask:
-        """Rows of nodes that are out of use: not ready, cordoned, refusing, or tainted so. Not to be changed."""
+        """Rows of nodes that are out of use: not ready, cordoned, refusing, being cut anew, or tainted so. Shared."""
         if self._outage is None:
             kept = self.taints.where(lambda keeping: matching.mended(keeping) != keeping)
             self._outage = self.roster.alive & (~self.takes | kept)
@@ -107,7 +109,8 @@ class Facts:
             keeping = [matching.mended((node.taints, False)) for row in rows if (node := self.nodes[row]) is not None]
             taints = self.taints.changed(len(self.nodes), rows, keeping)
             alive = self.roster.alive
-            self._mended = Facts(self.nodes, self.roster, alive, taints, self._labels.copy(), self.levels)
+            columns = (self._labels.copy(), self.levels, self._derived.copy())
+            self._mended = Facts(self.nodes, self.roster, alive, taints, *columns)
         return self._mended
 
     def mask(self, constraints: Constraints) -> Mask:
@@ -130,13 +133,25 @@ class Facts:
         """Domains of a path of levels; for () there is one, the whole cluster."""
         found = self._domains.get(keys)
         if found is None:
-            columns = [(column.codes, column.values) for column in map(self.label, keys)]
+            columns = [(column.codes, column.values) for column in map(self.level, keys)]
             found = topology.domains(keys, columns, self.roster.rank, self.roster.order)
             _keep(self._domains, keys, found, _DOMAINS)
         return found
 
+    def level(self, key: str) -> Coded[str]:
+        """What each row has for a level: a label of its node, or what the topology says of the node."""
+        value = self.levels.derived(key)
+        if value is None:
+            return self.label(key)
+        column = self._derived.get(key)
+        if column is None:
+            column = Coded.of([value(node) if node is not None else None for node in self.nodes])
+            _keep(self._derived, key, column, _DOMAINS)
+        return column
+
     def knows_level(self, level: str) -> bool:
         """True when a Topology has the level or a node bears a label of that key."""
+        level = self.levels.level(level)
         return self.levels.declared(level) or self.borne(level)
 
     def borne(self, key: str) -> bool:
@@ -153,6 +168,7 @@ class Facts:
 
     def path(self, level: str) -> Keys:
         """The levels from the broadest to this one."""
+        level = self.levels.level(level)
         chain = self.chain(level)
         return chain[: chain.index(level) + 1]
 
@@ -174,7 +190,7 @@ class Facts:
         news = [nodes[row] for row in changed]
         takes = np.zeros(len(nodes), dtype=bool)
         takes[: len(self.takes)] = self.takes
-        takes[changed] = [node is not None and node.ready and not node.refusing for node in news]
+        takes[changed] = [node is not None and _takes(node) for node in news]
         return Facts(
             nodes,
             self._roster_after(nodes, changed),
@@ -186,6 +202,11 @@ class Facts:
                 if not column.stale
             },
             self.levels,
+            {
+                key: column.changed(len(nodes), changed, [value(node) if node is not None else None for node in news])
+                for key, column in self._derived.items()
+                if (value := self.levels.derived(key)) is not None
+            },
         )
 
     def _roster_after(self, nodes: tuple[Node | None, ...], rows: list[int]) -> Roster:
@@ -198,7 +219,11 @@ class Facts:
 
     def under(self, levels: Levels) -> Facts:
         """The same nodes under other topologies."""
-        return Facts(self.nodes, self.roster, self.takes, self.taints, self._labels.copy(), levels)
+        return Facts(self.nodes, self.roster, self.takes, self.taints, self._labels.copy(), levels, {})
+
+
+def _takes(node: Node) -> bool:
+    return node.ready and not node.refusing and not node.mig_state
 
 
 def _keep(cache: dict[K, V], key: K, value: V, most: int) -> None:
@@ -222,9 +247,9 @@ class Feasibility:
     """Keeps the newest version of the facts of one world. Owned by the engine, across its cycles."""
 
     def __init__(self) -> None:
-        self._facts = Facts((), Roster.of(()), np.zeros(0, dtype=bool), Coded.of(()), {}, Levels())
+        self._facts = Facts((), Roster.of(()), np.zeros(0, dtype=bool), Coded.of(()), {}, Levels(), {})
         self._read = 0
-        self._topologies: dict[str, Topology] = {}
+        self._levels_changed = 0
 
     def at(self, world: World) -> Facts:
         """The facts as they are now; the same object as before when nothing changed."""
@@ -232,7 +257,7 @@ class Feasibility:
         if self._read < nodes.touches:
             self._facts = self._facts.after(tuple(nodes.nodes), nodes.touched_since(self._read))
             self._read = nodes.touches
-        if world.topologies != self._topologies:
-            self._topologies = dict(world.topologies)
-            self._facts = self._facts.under(Levels(self._topologies.values()))
+        if self._levels_changed != world.levels_changed:
+            self._levels_changed = world.levels_changed
+            self._facts = self._facts.under(Levels(world.topologies.values(), world.hypernodes.values()))
         return self._facts

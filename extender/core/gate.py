@@ -361,6 +361,8 @@ class Gate:
         messages.NamespaceGone: _other_seen,
         messages.TopologySeen: _other_seen,
         messages.TopologyGone: _other_seen,
+        messages.HyperNodeSeen: _other_seen,
+        messages.HyperNodeGone: _other_seen,
         messages.QueueSeen: _other_seen,
         messages.QueueGone: _other_seen,
     }

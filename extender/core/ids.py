@@ -30,6 +30,7 @@ class Source(StrEnum):
     SCHEDULER_PLUGINS = "scheduler-plugins"  # label scheduling.x-k8s.io/pod-group
     VOLCANO = "volcano"  # annotation scheduling.k8s.io/group-name
     MUSTER = "muster"  # label muster.dev/pod-group
+    KUEUE = "kueue"  # label kueue.x-k8s.io/pod-group-name; there is no object, its pods say how many they are
     POD = "pod"  # no mark: the pod alone; name is the pod's uid
 
     # Enum's own hash is a Python function, and group keys are looked up for every event

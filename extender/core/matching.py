@@ -7,7 +7,7 @@ rules are those of kube-scheduler's NodeAffinity, TaintToleration and NodeUnsche
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Generic, Protocol, TypeVar
 
@@ -226,6 +226,24 @@ def _beyond(value: int | None, bound: int, greater: bool) -> bool:
     if value is None:
         return False
     return value > bound if greater else value < bound
+
+
+def selects(selector: Iterable[Expression], labels: Mapping[str, str]) -> bool:
+    """True when a label selector, as matchLabels and matchExpressions say it, selects what bears these labels."""
+    return all(_selects(expression, labels.get(expression.key)) for expression in selector)
+
+
+def _selects(expression: Expression, there: str | None) -> bool:
+    match expression.operator:
+        case "In":
+            return there in expression.values
+        case "NotIn":  # a label that is missing has none of the values
+            return there not in expression.values
+        case "Exists":
+            return there is not None
+        case "DoesNotExist":
+            return there is None
+    raise ValueError(f"{expression.operator!r} is no operator of label selectors")
 
 
 def name_mask(row_of: dict[NodeName, int], size: int, names: Iterable[str]) -> Mask:

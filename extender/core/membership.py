@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from extender.core.ids import DEFAULT_QUEUE, GroupKey, QueueName, Source, TaskName
-from extender.core.model import Declared, Group, Pod
+from extender.core.model import Declared, Group, PartRule, Pod
 from extender.core.reasons import Reason, Refusal
 
 K = TypeVar("K")
@@ -67,6 +67,8 @@ class Tally:
         self.priorities: Counter[int] = Counter()
         self.declared: Counter[Declared] = Counter()
         self.problems: Counter[tuple[str, ...]] = Counter()
+        #: levels that their tasks prefer
+        self.prefers: Counter[str] = Counter()
         #: of those that succeeded, how many of each task have no pod any more
         self.done: Counter[TaskName] = Counter()
         #: waiting members without our scheduling gate, by the queue that they name
@@ -115,6 +117,8 @@ class Tally:
             _step(self.declared, pod.declared, by)
             if pod.problems:
                 _step(self.problems, pod.problems, by)
+            if pod.prefers is not None:
+                _step(self.prefers, pod.prefers, by)
 
     def count(self, *standings: Standing, task: TaskName | None = None) -> int:
         """Members in any of these standings, of one task or of all."""
@@ -141,7 +145,7 @@ class Tally:
 def _says(pod: Pod) -> tuple[object, ...]:
     """What the pod says of its group, as long as it counts."""
     counts = pod.ours and not pod.ended and not pod.terminating
-    return (counts, pod.queue, pod.priority, pod.declared, pod.problems)
+    return (counts, pod.queue, pod.priority, pod.declared, pod.problems, pod.prefers)
 
 
 def _step(counter: Counter[K], key: K, by: int) -> None:
@@ -160,9 +164,14 @@ class Need:
     priority: int
     topology_required: str | None = None
     topology_preferred: str | None = None
+    parts: tuple[PartRule, ...] = ()
     schedule_timeout: int | None = None
     expected_duration: int | None = None
     preemptible: bool = True
+
+    def confines(self, pod: Pod) -> bool:
+        """True when this member must be in a domain with others."""
+        return bool(self.topology_required or self.parts or pod.parts)
 
     def missing(self, have: int, have_of: dict[TaskName, int]) -> tuple[int, dict[TaskName, int]]:
         """How many members are missing in all, and of each named task, when these counts are there."""
@@ -212,7 +221,10 @@ def need_of(key: GroupKey, tally: Tally, group: Group | None, namespace_queue: Q
         queue=queue_of(tally, group, namespace_queue),
         priority=priority if group is None or group.priority is None else min(priority, group.priority),
         topology_required=_first(group.topology_required if group else None, said.topology_required),
-        topology_preferred=_first(group.topology_preferred if group else None, said.topology_preferred),
+        topology_preferred=_first(
+            group.topology_preferred if group else None, said.topology_preferred, _most(tally.prefers)
+        ),
+        parts=group.parts if group is not None else (),
         schedule_timeout=group.schedule_timeout if group is not None else None,
         expected_duration=_first(group.expected_duration if group else None, said.expected_duration),
         preemptible=_first(group.preemptible if group is not None else None, said.preemptible) is not False,
@@ -221,6 +233,11 @@ def need_of(key: GroupKey, tally: Tally, group: Group | None, namespace_queue: Q
 
 def _first(*values: T | None) -> T | None:
     return next((value for value in values if value is not None), None)
+
+
+def _most(counter: Counter[str]) -> str | None:
+    """What is said most often, the first by name among equals."""
+    return max(sorted(counter), key=counter.__getitem__, default=None)
 
 
 def _trouble(tally: Tally, group: Group | None) -> Refusal | None:

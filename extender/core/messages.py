@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
-from extender.core.model import Budget, Group, Hold, Node, Pod, Queue, QueueStatus, Topology
+from extender.core.model import Budget, Group, Hold, HyperNode, Node, Pod, Queue, QueueStatus, Topology
 from extender.core.reasons import Detail, Ground, Refusal
 from extender.core.resources import Amounts
 
@@ -73,6 +73,20 @@ class TopologyGone:
 
 
 @dataclass(frozen=True, slots=True)
+class HyperNodeSeen:
+    """A HyperNode was added or changed."""
+
+    hypernode: HyperNode
+
+
+@dataclass(frozen=True, slots=True)
+class HyperNodeGone:
+    """A HyperNode was deleted."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class QueueSeen:
     """A Queue object was added or changed."""
 
@@ -127,6 +141,8 @@ WorldEvent = (
     | GroupGone
     | TopologySeen
     | TopologyGone
+    | HyperNodeSeen
+    | HyperNodeGone
     | QueueSeen
     | QueueGone
     | BudgetSeen

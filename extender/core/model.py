@@ -24,6 +24,10 @@ from extender.core.ids import (
 from extender.core.links import Links
 from extender.core.resources import Amounts
 
+#: state of a change of MIG layout: pending, rebooting, failed, success
+MIG_STATE_LABEL = "nvidia.com/mig.config.state"
+_MIG_DONE = "success"
+
 
 @dataclass(frozen=True, slots=True)
 class Taint:
@@ -157,6 +161,28 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What all of a group that bears it must stand in: one domain of this level. `divided` when the members of its task
+    may have different ones (slices), so that who does not exist yet may be of any."""
+
+    level: str
+    name: str
+    divided: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartRule:
+    """How a group's object divides members into parts: those that `selector` and `task` leave (None: any task), by the
+    values of labels, and by index, so many in each part (None: however many)."""
+
+    level: str
+    task: TaskName | None = None
+    selector: tuple[Expression, ...] = ()
+    labels: tuple[str, ...] = ()
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A pod of any scheduler."""
 
@@ -174,9 +200,15 @@ class Pod:
     gates: tuple[str, ...] = ()
     priority: int = 0
     task: TaskName = NO_TASK
-    #: label muster.dev/queue of the pod itself
+    #: what the pod itself names: label muster.dev/queue, else Volcano's annotation
     queue: QueueName | None = None
     declared: Declared = Declared()
+    #: its place among its siblings, as numbers that are compared one by one; () when nothing says it
+    index: tuple[int, ...] = ()
+    #: the parts of its group that it names itself, from broad to narrow
+    parts: tuple[Part, ...] = ()
+    #: level that its task prefers to be in one domain of
+    prefers: str | None = None
     owner: Owner | None = None
     #: all labels, sorted by key: disruption budgets select by them
     labels: tuple[tuple[str, str], ...] = ()
@@ -272,6 +304,12 @@ class Node:
     refusing: bool = False
     problems: tuple[str, ...] = ()
 
+    @property
+    def mig_state(self) -> str:
+        """How far NVIDIA's MIG manager is in cutting its GPUs anew: it gets nothing until that is done (then "")."""
+        state = self.labels.get(MIG_STATE_LABEL, "")
+        return "" if state == _MIG_DONE else state
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -285,6 +323,8 @@ class Group:
     queue: QueueName | None = None
     topology_required: str | None = None
     topology_preferred: str | None = None
+    #: parts that go into domains of their own, from broad to narrow
+    parts: tuple[PartRule, ...] = ()
     schedule_timeout: int | None = None
     expected_duration: int | None = None
     preemptible: bool | None = None
@@ -324,10 +364,33 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Levels of the network from broad to narrow, as node label keys."""
+    """Levels of the network from broad to narrow, as node label keys. Names of others' objects begin with their API
+    group and a slash."""
 
     name: str
     levels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Which nodes, or (`inner`) which HyperNodes, a HyperNode consists of: those of one name, those whose names match
+    a pattern, or nodes with labels. Exactly one of the three is given."""
+
+    inner: bool = False
+    name: str = ""
+    pattern: str = ""
+    labels: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HyperNode:
+    """Volcano's object for a domain of the network: a switch with what hangs from it. Tier 1 is next to the nodes."""
+
+    name: str
+    tier: int
+    tier_name: str = ""
+    members: tuple[Members, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

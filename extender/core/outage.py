@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from extender.core.model import Node, Shares, Trouble
+from extender.core.model import MIG_STATE_LABEL, Node, Shares, Trouble
 from extender.core.reasons import Detail, Reason, Refusal
 from extender.core.snapshot import Room
 
@@ -53,4 +53,6 @@ def _problem(node: Node) -> str:
         return "its kubelet refused pods one after the other"
     if not node.ready:
         return "not ready"
+    if node.mig_state:
+        return f"its MIG layout is not in place: {MIG_STATE_LABEL} is {node.mig_state}"
     return "cordoned" if node.unschedulable else "tainted as in trouble"

@@ -11,22 +11,24 @@ the narrower domains are needed, as few as possible. Among domains that fit, the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
-from extender.core import fragmentation, linking, packing, shortage
+from extender.core import bundles, lone, packing, shortage
+from extender.core.bundles import Bundle, Packer
 from extender.core.cards import Cards
 from extender.core.feasibility import Facts
+from extender.core.hypernodes import LOWEST
 from extender.core.ids import NO_TASK, TaskName
 from extender.core.matching import Ints, Mask
-from extender.core.model import Shape, Shares
+from extender.core.model import Part, Shape, Shares
 from extender.core.packing import Ask, Effort, Field
 from extender.core.reasons import Reason, Refusal
-from extender.core.snapshot import Room, Want
+from extender.core.snapshot import Room
 from extender.core.topology import Domains, Keys
 
 #: how many unions of sub-domains, and how many smaller last ones, are tried for as few as possible
@@ -46,6 +48,8 @@ class Demand:
     allowed: Mask | None = None
     #: name of one of the pods, "" when none exists yet
     member: str = ""
+    #: the parts of the group that they all belong to, from broad to narrow
+    within: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,14 +86,15 @@ def place(
     fixed: Sequence[int] = (),
     required: str | None = None,
     preferred: str | None = None,
+    standing: Mapping[Part, Sequence[int]] = MappingProxyType({}),
 ) -> Placement | Refusal:
-    """Place all demands whole, beside the members that stand on `fixed` rows already."""
+    """Place all demands whole, beside the members that stand on `fixed` rows already; those of a part on `standing`."""
     refused, asked = room.known.refused, None
     if not len(fixed) and all(demand.allowed is None for demand in demands):
-        asked = (tuple((demand.shape, demand.count, demand.task) for demand in demands), required, preferred)
+        asked = (tuple((d.shape, d.count, d.task, d.within) for d in demands), required, preferred)
         if asked in refused:
             return refused[asked]
-    found = _place(room, demands, fixed, required, preferred)
+    found = _place(room, demands, _Where(fixed, required, preferred, standing))
     if asked is not None and isinstance(found, Refusal):
         if len(refused) >= _REFUSED:
             refused.clear()
@@ -97,22 +102,57 @@ def place(
     return found
 
 
-def _place(
-    room: Room, demands: Sequence[Demand], fixed: Sequence[int], required: str | None, preferred: str | None
-) -> Placement | Refusal:
-    if required is None and preferred is None and len(demands) == 1 and demands[0].count == 1:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Where:
+    """What is wished of the places: levels, and where members are already."""
+
+    fixed: Sequence[int]
+    required: str | None
+    preferred: str | None
+    standing: Mapping[Part, Sequence[int]]
+
+    @property
+    def anywhere(self) -> bool:
+        return self.required is None and self.preferred is None
+
+    def known(self, demands: Sequence[Demand], facts: Facts) -> _Where | Refusal:
+        """The same in levels that exist."""
+        preferred = self.preferred
+        if preferred == LOWEST and not facts.knows_level(preferred):
+            preferred = None  # there is but one domain: the whole cluster
+        parts = {part.level for demand in demands for part in demand.within}
+        for level in (self.required, preferred, *sorted(parts)):
+            if level is not None and not facts.knows_level(level):
+                return Refusal(Reason.TOPOLOGY, (("level", level), ("problem", "no topology has this level")))
+        found = [None if level is None else facts.levels.level(level) for level in (self.required, preferred)]
+        return replace(self, required=found[0], preferred=found[1])
+
+    def simpler(self, demands: Sequence[Demand]) -> tuple[_Where, Sequence[Demand]]:
+        """The same without a part to which all belong: its level is required of the whole group."""
+        firsts = {demand.within[:1] for demand in demands if demand.count}
+        if self.required is not None or len(firsts) != 1 or () in firsts:
+            return self, demands
+        [(part,)] = firsts
+        if sorted(self.standing.get(part, ())) != sorted(self.fixed):
+            return self, demands
+        inner = [replace(demand, within=demand.within[1:]) for demand in demands]
+        return replace(self, required=part.level), inner
+
+
+def _place(room: Room, demands: Sequence[Demand], where: _Where) -> Placement | Refusal:
+    if where.anywhere and len(demands) == 1 and demands[0].count == 1 and not demands[0].within:
         return _place_lone(room, demands[0])
-    facts = room.snapshot.facts
-    for level in (required, preferred):
-        if level is not None and not facts.knows_level(level):
-            return Refusal(Reason.TOPOLOGY, (("level", level), ("problem", "no topology has this level")))
+    where, demands = where.simpler(demands)
+    known = where.known(demands, room.snapshot.facts)
+    if isinstance(known, Refusal):
+        return known
     asks = [_ask(room, demand) for demand in demands]
     if not any(ask.count for ask in asks):
         return Placement(tuple(demands), tuple(() for _ in demands))
     refusal = shortage.of_nodes(room, demands, asks)
     if refusal is not None:
         return refusal
-    return _Planner(room, demands, asks, fixed, required, preferred).run()
+    return _Planner(room, demands, asks, known).run()
 
 
 def _ask(room: Room, demand: Demand) -> Ask:
@@ -122,48 +162,14 @@ def _ask(room: Room, demand: Demand) -> Ask:
 
 
 def _place_lone(room: Room, demand: Demand) -> Placement | Refusal:
-    """One pod anywhere, by the orders of `_lone`, without the general machinery."""
+    """One pod anywhere, without the general machinery."""
     ask = _ask(room, demand)
-    row = None if ask.want.unknown else _lone(room, demand.shape, ask)
+    row = None if ask.want.unknown else lone.row(room, demand.shape, ask)
     if row is not None:
         shares = hand_out(room, (ask,), ((row,),), ((0,),))
+        assert shares is not None, "a node that takes a pod has cards for it"
         return Placement((demand,), ((row,),), shares=shares)
     return shortage.of_nodes(room, (demand,), (ask,)) or shortage.of_room(room, (demand,), (ask,))
-
-
-def _late(room: Room, shape: Shape, want: Want, rows: Ints) -> Ints | None:
-    return None if want.late is None else want.late[rows]
-
-
-def _free(room: Room, shape: Shape, want: Want, rows: Ints) -> Ints:
-    free: Ints = room.free[rows, want.dominant]
-    return free
-
-
-#: by what one pod chooses among nodes on which it fits, the smallest first, each among the equals of those before:
-#: nodes worth keeping for others come last, then GPUs that are badly joined, fragments, links cut, room to spare
-_ORDERS: tuple[Callable[[Room, Shape, Want, Ints], npt.NDArray[Any] | None], ...] = (
-    _late,
-    linking.worst,
-    fragmentation.growth,
-    linking.cut,
-    _free,
-)
-
-
-def _lone(room: Room, shape: Shape, ask: Ask) -> int | None:
-    free, want, fits = room.free, ask.want, ask.mask
-    for column, amount in want.asked:
-        fits = fits & (free[:, column] >= amount)
-    if want.cards is not None:
-        fits = fits & (packing.card_capacity(want.cards, room.cards, 1) > 0)
-    rows = fits.nonzero()[0]
-    if not len(rows):
-        return None
-    for order in _ORDERS:
-        if len(rows) > 1 and (key := order(room, shape, want, rows)) is not None:
-            rows = rows[key == key.min()]
-    return int(rows[room.snapshot.facts.roster.rank[rows].argmin()])
 
 
 def _home(domains: Domains, fixed: Sequence[int]) -> int | None:
@@ -185,10 +191,10 @@ def _stages(facts: Facts, required: str | None, preferred: str | None) -> list[K
 
 def hand_out(
     room: Room, asks: Sequence[Ask], placed: Sequence[Sequence[int]], sequences: Iterable[Sequence[int]]
-) -> tuple[tuple[Shares, ...], ...]:
+) -> tuple[tuple[Shares, ...], ...] | None:
     """Which shares of their nodes' cards these pods get; () where none asks for any.
 
-    They were packed in one of these sequences, by the same rule, so one of them succeeds.
+    Where they were packed in one of these sequences, by the same rule, that one succeeds; None when none does.
     """
     if room.cards is None or all(ask.want.cards is None for ask in asks):
         return ()
@@ -202,7 +208,7 @@ def hand_out(
             given[which] = shares
         else:
             return tuple(given)
-    raise AssertionError("pods that were packed together have no cards together")
+    return None
 
 
 def _given(cards: Cards, ask: Ask, rows: Sequence[int]) -> tuple[Shares, ...] | None:
@@ -216,39 +222,58 @@ def _given(cards: Cards, ask: Ask, rows: Sequence[int]) -> tuple[Shares, ...] | 
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """A way to place everything on some rows: counts by row for each kind of pod, or with parts the demands' rows."""
+
+    rows: Ints
+    counts: Sequence[Ints]
+    placed: Sequence[Sequence[int]] | None = None
+
+
 class _Planner:
     """One call of `place` for a group."""
 
-    def __init__(
-        self,
-        room: Room,
-        demands: Sequence[Demand],
-        asks: Sequence[Ask],
-        fixed: Sequence[int],
-        required: str | None,
-        preferred: str | None,
-    ) -> None:
+    def __init__(self, room: Room, demands: Sequence[Demand], asks: Sequence[Ask], where: _Where) -> None:
         self._room = room
         self._demands = demands
-        self._asks = asks
-        self._fixed = fixed
-        self._required = required
-        self._facts = room.snapshot.facts
-        self._stages = _stages(self._facts, required, preferred)
-        self._finest = self._facts.chain(preferred or required)
-        self._capacities = [ask.capacity(room.free, ask.mask, room.cards) for ask in asks]
+        self._fixed = where.fixed
+        self._required = where.required
+        self._facts = facts = room.snapshot.facts
+        self._stages = _stages(facts, where.required, where.preferred)
+        self._finest = facts.chain(where.preferred or where.required or _narrowest(demands))
         self._effort = Effort()
+        self._bundles: Bundle | None = None
+        self._own_asks = asks
+        #: with parts, one for each kind of pod; what is true of them together is true of the demands
+        self._asks = asks
+        if any(demand.within for demand in demands):
+            kinds = _kinds(demands)
+            self._bundles, self._packer = self._gather(asks, kinds, where.standing)
+            self._asks = _together(asks, kinds)
+        self._capacities = [ask.capacity(room.free, ask.mask, room.cards) for ask in self._asks]
+
+    def _gather(
+        self, asks: Sequence[Ask], kinds: Sequence[int], standing: Mapping[Part, Sequence[int]]
+    ) -> tuple[Bundle, Packer]:
+        within = [demand.within for demand in self._demands]
+        alike = [(kind, ask.count) for kind, ask in zip(kinds, asks, strict=True)]
+        near = np.empty(len(self._room.free), dtype=np.int64)
+        near[self._neighbours(np.arange(len(near)))] = np.arange(len(near))
+        packer = Packer(self._room.free, self._room.cards, asks, kinds, near, self._effort)
+        asked = [number for number, ask in enumerate(asks) if ask.count]
+        return bundles.gather(asked, within, alike, self._facts, standing), packer
 
     def run(self) -> Placement | Refusal:
         counts_fit = [int(c.sum()) >= ask.count for c, ask in zip(self._capacities, self._asks, strict=True)]
         if not all(counts_fit):
-            return shortage.of_room(self._room, self._demands, self._asks)
+            return self._short()
         for number, keys in enumerate(self._stages):
             domains = self._facts.domains(keys)
             for domain in self._candidates(domains):
                 found = self._pack(domains.rows(domain), self._stages[:number])
                 if found is not None:
-                    return self._placement(*found, keys, domains.paths[domain])
+                    return self._placement(found, keys, domains.paths[domain])
         return self._refusal()
 
     def _candidates(self, domains: Domains) -> Iterator[int]:
@@ -274,65 +299,110 @@ class _Planner:
         usable = np.logical_or.reduce([ask.mask for ask in self._asks])
         return np.where(usable, np.maximum(self._room.free[:, dominant], 0), 0).astype(np.float64)
 
-    def _pack(self, rows: Ints, finer: Sequence[Keys]) -> tuple[Ints, list[Ints]] | None:
-        counts = self._try(rows)
-        if counts is None:
+    def _pack(self, rows: Ints, finer: Sequence[Keys]) -> _Found | None:
+        found = self._try(rows)
+        if found is None:
             return None
         for keys in reversed(finer):
-            rows, counts = self._fewest(rows, counts, self._facts.domains(keys))
-        return rows, counts
+            found = self._fewest(found, self._facts.domains(keys))
+        return found
 
-    def _try(self, rows: Ints) -> list[Ints] | None:
-        return packing.pack(self._field(rows), self._effort)
+    def _try(self, rows: Ints) -> _Found | None:
+        if self._bundles is None:
+            counts = packing.pack(self._field(rows), self._effort)
+            return None if counts is None else _Found(rows, counts)
+        placed = self._packer.pack(self._bundles, rows)
+        if placed is None:
+            return None
+        used = np.bincount([row for places in placed for row in places], minlength=len(self._room.free))
+        return _Found(rows, [used[rows]], placed)
 
     def _field(self, rows: Ints) -> Field:
         return Field(self._room.free, rows, self._asks, self._room.cards)
 
-    def _fewest(self, rows: Ints, counts: list[Ints], domains: Domains) -> tuple[Ints, list[Ints]]:
+    def _fewest(self, found: _Found, domains: Domains) -> _Found:
         """The same placement, or a better one on as few of these domains as can be found."""
-        parts = _Parts(rows, domains, self._capacities, self._asks, self._fixed)
-        used = parts.used_by(counts)
+        parts = _Parts(found.rows, domains, self._capacities, self._asks, self._fixed)
+        used = parts.used_by(found.counts)
         number = parts.least()
         for _ in range(_UNIONS):
             if number >= used:
-                return rows, counts
-            inside = parts.rows_of(parts.order[:number])
-            found = self._try(inside)
-            if found is not None:
-                return self._smaller_last(parts, number) or (inside, found)
+                return found
+            better = self._try(parts.rows_of(parts.order[:number]))
+            if better is not None:
+                return self._smaller_last(parts, number) or better
             number += 1
-        return rows, counts
+        return found
 
-    def _smaller_last(self, parts: _Parts, number: int) -> tuple[Ints, list[Ints]] | None:
+    def _smaller_last(self, parts: _Parts, number: int) -> _Found | None:
         """The same number of domains, the last one exchanged for the smallest that will do."""
         kept = parts.order[: number - 1]
         for last in parts.smallest_after(number)[:_SWAPS]:
-            inside = parts.rows_of(np.append(kept, last))
-            found = self._try(inside)
+            found = self._try(parts.rows_of(np.append(kept, last)))
             if found is not None:
-                return inside, found
+                return found
         return None
 
-    def _placement(self, rows: Ints, counts: list[Ints], keys: Keys, domain: tuple[str, ...]) -> Placement:
-        ids = self._facts.domains(self._finest).ids
-        neighbours = np.lexsort((self._facts.roster.rank[rows], ids[rows]))
-        placed = tuple(tuple(np.repeat(rows[neighbours], number[neighbours]).tolist()) for number in counts)
+    def _neighbours(self, rows: Ints) -> Ints:
+        """The order in which rows of these follow each other along the network."""
+        return np.lexsort((self._facts.roster.rank[rows], self._facts.domains(self._finest).ids[rows]))
+
+    def _placement(self, found: _Found, keys: Keys, domain: tuple[str, ...]) -> Placement | Refusal:
+        rows, room = found.rows, self._room
+        if found.placed is not None:
+            placed = tuple(map(tuple, found.placed))
+        else:
+            order = self._neighbours(rows)
+            placed = tuple(tuple(np.repeat(rows[order], number[order]).tolist()) for number in found.counts)
         shares: tuple[tuple[Shares, ...], ...] = ()
-        if self._room.cards is not None:
-            shares = hand_out(self._room, self._asks, placed, packing.sequences(self._field(rows)))
+        if room.cards is not None:
+            sequences = packing.sequences(Field(room.free, rows, self._own_asks, room.cards))
+            given = hand_out(room, self._own_asks, placed, sequences)
+            if given is None:
+                assert self._bundles is not None, "pods that were packed together have no cards together"
+                return self._short()
+            shares = given
         return Placement(tuple(self._demands), placed, keys, domain, shares)
 
+    def _short(self) -> Refusal:
+        """There is too little room, wherever it is."""
+        return shortage.of_room(self._room, self._demands, self._own_asks)
+
     def _refusal(self) -> Refusal:
-        room, demands, asks = self._room, self._demands, self._asks
-        everything = self._facts.domains(())
-        if self._required is None or self._try(everything.rows(0)) is None:
-            return shortage.of_room(room, demands, asks)
+        room = self._room
+        everything = self._facts.domains(()).rows(0)
+        if packing.pack(self._field(everything), self._effort) is None:
+            return self._short()
+        if self._bundles is not None and (self._required is None or self._try(everything) is None):
+            return Refusal(Reason.TOPOLOGY, bundles.failing(self._packer, self._bundles, everything))
+        if self._required is None:
+            return self._short()
         domains = self._facts.domains(self._stages[-1])
         home = _home(domains, self._fixed) if len(self._fixed) else None
         if len(self._fixed) and home is None:
             problem = "members that run are not in one domain"
             return Refusal(Reason.TOPOLOGY, (("level", self._required), ("problem", problem)))
-        return shortage.of_domains(room, asks, self._capacities, domains, home)
+        return shortage.of_domains(room, self._asks, self._capacities, domains, home)
+
+
+def _narrowest(demands: Sequence[Demand]) -> str | None:
+    return next((demand.within[-1].level for demand in demands if demand.within), None)
+
+
+def _kinds(demands: Sequence[Demand]) -> list[int]:
+    """Equal numbers for demands of equal pods that may go to the same nodes."""
+    seen: dict[object, int] = {}
+    looks = [(d.shape, None if d.allowed is None else d.allowed.tobytes()) for d in demands]
+    return [seen.setdefault(look, len(seen)) for look in looks]
+
+
+def _together(asks: Sequence[Ask], kinds: Sequence[int]) -> list[Ask]:
+    """One ask for each kind, for as many pods as all demands of the kind are."""
+    return [
+        replace(next(ask for ask, k in zip(asks, kinds, strict=True) if k == kind), count=count)
+        for kind in range(max(kinds) + 1)
+        for count in [sum(ask.count for ask, k in zip(asks, kinds, strict=True) if k == kind)]
+    ]
 
 
 class _Parts:

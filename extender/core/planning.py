@@ -1,7 +1,6 @@
-"""One group's turn: which members need a place, and a place for each of them or a refusal.
+"""One group's turn: which members need a place, and where others of it stand already.
 
-Takes the world, the ledger and the group's record, gives a wish and then a plan as values; must not
-change ledger or world (the engine applies plans).
+Takes the world, the ledger and the group's record, gives a wish as a value; must not look for places (see `placing`).
 
 A group below its minimum is placed whole: all waiting members and those that are expected; if that does
 not fit and enough members exist, just the minimum. What is above the minimum, and replacements of a
@@ -12,24 +11,26 @@ kept for as many as are missing, also while none of them exists.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from extender.core import placement
-from extender.core.allowance import Allowance, Barred
-from extender.core.headroom import Behind
 from extender.core.ids import GroupKey, NodeName, PodUid, TaskName
 from extender.core.ledger import Ledger, Slot
 from extender.core.membership import STARTED, Need, Standing, Tally, satisfied, standing
-from extender.core.model import Pod, Shape, Shares
-from extender.core.reasons import ALSO, Kind, Reason, Refusal
-from extender.core.snapshot import Room
+from extender.core.model import Part, Pod, Shape, Shares
+from extender.core.parts import parts_of, undivided
+from extender.core.reasons import Reason, Refusal
 from extender.core.world import World
 
 #: room for members that do not exist yet is kept so long after the newest one appeared (design 3.2)
 EXPECT_SECONDS = 10.0
 #: of so many members of a group the offered lists are kept: each may name thousands of nodes
 _OFFERED_MEMBERS = 64
+#: so many reasons of a group are remembered
+_REMEMBERED = 16
+#: times and reasons
+Past = tuple[tuple[float, Reason | None], ...]
 
 
 @dataclass(slots=True)
@@ -73,9 +74,16 @@ class Entry:
     #: nothing is written to the group's object before this time
     state_after: float = 0.0
     refused_at: float = 0.0
+    #: since when it waited for which reason, the newest last; None: it had its places
+    past: Past = ()
     #: how often kube-scheduler refused its plans since a member was bound, and on whose account
     times_refused: int = 0
     refused: set[PodUid] = field(default_factory=set)
+
+    def remember(self, reason: Reason | None, now: float) -> None:
+        """From now on it waits for this reason; None: it has its places."""
+        if not self.past or self.past[-1][1] is not reason:
+            self.past = (*self.past[1 - _REMEMBERED :], (now, reason))
 
     def forget_lists(self) -> None:
         """Offered lists grow old. That no node at all would do stays true until kube-scheduler offers one: it looks
@@ -116,6 +124,10 @@ class Entry:
             members.discard(uid)
 
 
+#: nodes of members that stand already, or have a plan, with the parts that each is of
+Fixed = tuple[tuple[NodeName, tuple[Part, ...]], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A pod, or an expected one, that needs a place. `allowed` None = any node."""
@@ -125,6 +137,12 @@ class Member:
     shape: Shape
     allowed: frozenset[NodeName] | None = None
     expected: bool = False
+    #: parts of the group that it is of, from broad to narrow
+    parts: tuple[Part, ...] = ()
+    #: its place among its siblings
+    index: tuple[int, ...] = ()
+    #: where the one stood that it replaces
+    home: NodeName | None = field(default=None, compare=False)
     #: the pod's name; "" while it does not exist
     name: str = field(default="", compare=False)
     #: what it gets of its node's cards, once it has a place
@@ -146,6 +164,7 @@ class Wish:
     fixed: tuple[NodeName, ...] = ()
     required: str | None = None
     preferred: str | None = None
+    standing: tuple[tuple[Part, NodeName], ...] = ()
     missing: Refusal | None = None
 
     @property
@@ -184,12 +203,18 @@ def wish_of(world: World, ledger: Ledger, entry: Entry, now: float) -> Wish | Re
     if not waiting and not hurt:
         alone = entry.key.lone or satisfied(need, tally)
         return None if alone else members_missing(need, tally)
-    loose = tuple(_member(pod, entry) for pod in waiting if Slot(pod.uid) not in plan)
-    fixed = _fixed(world, ledger, entry.key)
+    fixed = _fixed(world, ledger, entry.key, need)
+    homes = _homes(world, entry.key, tally) if fixed else {}
+    loose = tuple(member_of(pod, entry, need, homes) for pod in waiting if Slot(pod.uid) not in plan)
     if satisfied(need, tally, [r.task for r in plan.values() if not r.expected]):
         expecting = any(r.expected for r in plan.values())
         return _wish(need, fixed, surplus=loose) if loose or expecting else None
     return _gang_wish(world, ledger, entry, need, tally, waiting, loose, fixed, now)
+
+
+def beside_others(world: World, ledger: Ledger, entry: Entry, need: Need, pod: Pod) -> Wish:
+    """That this member, which has no plan any more, is placed beside all others."""
+    return _wish(need, _fixed(world, ledger, entry.key, need), whole=(member_of(pod, entry, need),))
 
 
 def _gang_wish(
@@ -200,7 +225,7 @@ def _gang_wish(
     tally: Tally,
     waiting: Sequence[Pod],
     loose: tuple[Member, ...],
-    fixed: tuple[NodeName, ...],
+    fixed: Fixed,
     now: float,
 ) -> Wish | Refusal | None:
     expected = _expected(world, entry, need, tally, waiting)
@@ -223,27 +248,51 @@ def _nobody_replaces(world: World, entry: Entry) -> bool:
 
 def _wish(
     need: Need,
-    fixed: tuple[NodeName, ...],
+    fixed: Fixed,
     whole: tuple[Member, ...] = (),
     least: tuple[Member, ...] = (),
     surplus: tuple[Member, ...] = (),
 ) -> Wish:
-    return Wish(whole, least, surplus, fixed, need.topology_required, need.topology_preferred)
+    nodes, levels = tuple(node for node, _ in fixed), (need.topology_required, need.topology_preferred)
+    return Wish(whole, least, surplus, nodes, *levels, tuple((part, node) for node, parts in fixed for part in parts))
 
 
 def _waiting(world: World, key: GroupKey) -> list[Pod]:
     found = [pod for pod in world.members[key].values() if standing(pod) is Standing.WAITING]
-    found.sort(key=lambda pod: (pod.created, pod.name))
+    found.sort(key=lambda pod: (pod.created, pod.index, pod.name))
     return found
 
 
-def _member(pod: Pod, entry: Entry) -> Member:
-    return Member(Slot(pod.uid), pod.task, pod.shape, entry.offered.get(pod.uid), name=pod.name)
+def member_of(
+    pod: Pod,
+    entry: Entry,
+    need: Need,
+    homes: Mapping[tuple[TaskName, tuple[int, ...]], NodeName] = MappingProxyType({}),
+) -> Member:
+    """The pod as a member that needs a place."""
+    return Member(
+        *(Slot(pod.uid), pod.task, pod.shape, entry.offered.get(pod.uid)),
+        parts=parts_of(pod, need.parts),
+        index=pod.index,
+        home=homes.get((pod.task, pod.index)),
+        name=pod.name,
+    )
 
 
-def _fixed(world: World, ledger: Ledger, key: GroupKey) -> tuple[NodeName, ...]:
-    bound = [pod.node for pod in world.members[key].values() if pod.bound and pod.node is not None]
-    return (*bound, *(r.node for r in ledger.of_group(key).values() if not r.expected))
+def _fixed(world: World, ledger: Ledger, key: GroupKey, need: Need) -> Fixed:
+    members = world.members[key]
+    there = [(pod.node, parts_of(pod, need.parts)) for pod in members.values() if pod.bound and pod.node is not None]
+    for slot, reservation in ledger.of_group(key).items():
+        if not reservation.expected:
+            pod = members.get(PodUid(slot))
+            there.append((reservation.node, parts_of(pod, need.parts) if pod is not None else ()))
+    return tuple(there)
+
+
+def _homes(world: World, key: GroupKey, tally: Tally) -> dict[tuple[TaskName, tuple[int, ...]], NodeName]:
+    gone = (Standing.LEAVING, Standing.FAILED)
+    pods = world.members[key].values() if tally.count(*gone) else ()
+    return world.homes.of(key, (pod for pod in pods if standing(pod) in gone))
 
 
 def _expected(
@@ -255,30 +304,30 @@ def _expected(
     missing, missing_of = need.missing(tally.count(*counted), have_of)
     if not missing and not missing_of:
         return ()
-    wanted: list[tuple[TaskName, Shape]] = []
+    ours = sorted((pod for pod in world.members[entry.key].values() if pod.ours), key=lambda p: (p.created, p.name))
+    lost = [pod for pod in ours if standing(pod) in (Standing.LEAVING, Standing.FAILED)]
+    wanted: list[Pod] = []
     for task, number in missing_of.items():
-        shape = _shape_of(world, entry.key, task)
-        if shape is None:
+        siblings = [pod for pod in ours if pod.task == task]
+        if not siblings:
             return members_missing(need, tally)
-        wanted += [(task, shape)] * number
-    like = waiting[-1] if waiting else _lost(world, entry.key)
-    if like is None:
+        wanted += siblings[-1:] * number
+    # like those that the group has lost: the newest that is going or has failed, else the newest
+    like = list(waiting[-1:]) or lost[-1:] or ours[-1:]
+    if not like:
         return members_missing(need, tally)
-    wanted += [(like.task, like.shape)] * (missing - len(wanted))
-    return tuple(Member(Slot(f"{entry.key}#{n}"), task, shape, expected=True) for n, (task, shape) in enumerate(wanted))
+    wanted += like * (missing - len(wanted))
+    return tuple(_replacement(f"{entry.key}#{number}", pod, lost, need) for number, pod in enumerate(wanted))
 
 
-def _lost(world: World, key: GroupKey) -> Pod | None:
-    """A member like those that the group has lost: the newest that is going or has failed, else the newest."""
-    pods = [pod for pod in world.members[key].values() if pod.ours]
-    lost = [pod for pod in pods if standing(pod) in (Standing.LEAVING, Standing.FAILED)]
-    return max(lost or pods, key=lambda pod: (pod.created, pod.name), default=None)
-
-
-def _shape_of(world: World, key: GroupKey, task: TaskName) -> Shape | None:
-    """Shape of the task's newest member that was created with ours in mind."""
-    pods = [pod for pod in world.members[key].values() if pod.task == task and pod.ours]
-    return max(pods, key=lambda pod: (pod.created, pod.name)).shape if pods else None
+def _replacement(name: str, like: Pod, lost: list[Pod], need: Need) -> Member:
+    """A member that does not exist yet: of one that is lost, which is then taken off, or else any of its task."""
+    for gone in reversed(lost):
+        if (gone.task, gone.shape) == (like.task, like.shape):
+            lost.remove(gone)
+            parts, home = parts_of(gone, need.parts), gone.node
+            return Member(Slot(name), gone.task, gone.shape, expected=True, parts=parts, index=gone.index, home=home)
+    return Member(Slot(name), like.task, like.shape, expected=True, parts=undivided(parts_of(like, need.parts)))
 
 
 def members_missing(need: Need, tally: Tally) -> Refusal:
@@ -313,140 +362,3 @@ def _least(
         chosen[pod.uid] = None
     least = tuple(member for member in loose if member.slot in chosen)
     return least if len(least) < len(loose) else ()
-
-
-def fulfil(wish: Wish, room: Room, allowance: Allowance) -> Plan | Refusal:
-    """Place what the wish says; room and allowance are used up by what is placed, and untouched by a refusal."""
-    places = _together(wish, wish.whole, wish.fixed, room, allowance)
-    surplus = wish.surplus
-    if isinstance(places, Refusal) and wish.least:
-        left = places
-        places = _together(wish, wish.least, wish.fixed, room, allowance)
-        if isinstance(places, Refusal):
-            return left
-        started = {member.slot for member in wish.least}
-        surplus = tuple(member for member in wish.whole if member.slot not in started)
-    if isinstance(places, Refusal):
-        return places if wish.missing is None else _besides(wish.missing, places)
-    return _one_by_one(wish, surplus, places, room, allowance)
-
-
-def begin(wish: Wish, room: Room, allowance: Allowance) -> Plan | Refusal:
-    """As `fulfil`, but of a group that may start with less just the smallest part, where it is if all have a place."""
-    if not wish.least:
-        return fulfil(wish, room, allowance)
-    aside = room.copy()
-    places = _together(wish, wish.whole, wish.fixed, aside, allowance.aside(aside))
-    if isinstance(places, Refusal):
-        whole = places
-        places = _together(wish, wish.least, wish.fixed, room, allowance)
-        return whole if isinstance(places, Refusal) else Plan(tuple(places))
-    least = {member.slot for member in wish.least}
-    places = [(member, node) for member, node in places if member.slot in least]
-    row_of, want = room.snapshot.row_of, room.snapshot.want
-    for member, node in places:
-        row, request = row_of[node], want(member.shape).request
-        room.take(row, request)
-        room.take_cards(row, member.shares)
-        allowance.take([(member.shape, 1)])
-        allowance.lend(((row, request),), [(member.shape, 1)])
-    return Plan(tuple(places))
-
-
-def _besides(missing: Refusal, places: Refusal) -> Refusal:
-    """Of a group that lacks members and room that is the reason which would be so with room too."""
-    if places.kind is Kind.NEVER or places.reason is Reason.SCHEDULER_REFUSED:
-        return places
-    return Refusal(missing.reason, (*missing.detail, (ALSO, places.reason.value), *places.detail))
-
-
-def _together(
-    wish: Wish, members: Sequence[Member], fixed: Sequence[NodeName], room: Room, allowance: Allowance
-) -> list[tuple[Member, NodeName]] | Refusal:
-    alike: dict[tuple[object, ...], list[Member]] = {}
-    for member in members:
-        alike.setdefault((member.task, member.shape, member.allowed), []).append(member)
-    demands = [_demand(room, equals[0], len(equals)) for equals in alike.values()]
-    if not demands:
-        return []
-    asked = [(demand.shape, demand.count) for demand in demands]
-    refused = allowance.refusal(asked)
-    if refused is not None:
-        return refused
-    snapshot = room.snapshot
-    rows = snapshot.rows(fixed)
-
-    def place(demands: Sequence[placement.Demand], room: Room) -> placement.Placement | Refusal:
-        return placement.place(room, demands, fixed=rows, required=wish.required, preferred=wish.preferred)
-
-    barred, left = allowance.barred(asked), allowance.behind.narrowed(room)
-    apart = demands if barred is None else [_outside(demand, barred) for demand in demands]
-    found = place(apart, left or room)
-    if isinstance(found, Refusal):
-        return _blamed(found, demands, apart, barred, left, room, allowance.behind, place)
-    found.take(room)
-    allowance.take(asked)
-    requests = [snapshot.want(demand.shape).request for demand in demands]
-    allowance.lend(((row, req) for req, to in zip(requests, found.rows, strict=True) for row in to), asked)
-    return [
-        (replace(member, shares=shares) if shares else member, name)
-        for number, equals in enumerate(alike.values())
-        for member, row, shares in zip(equals, found.rows[number], found.shares_of(number), strict=True)
-        if (name := snapshot.names[row]) is not None
-    ]
-
-
-def _blamed(
-    found: Refusal,
-    demands: Sequence[placement.Demand],
-    apart: Sequence[placement.Demand],
-    barred: Barred | None,
-    left: Room | None,
-    room: Room,
-    behind: Behind,
-    place: Callable[[Sequence[placement.Demand], Room], placement.Placement | Refusal],
-) -> Refusal:
-    """Why these have no place: there is none at all, or it is kept for others."""
-    if barred is None and left is None:
-        return found
-    anywhere = place(demands, room)
-    if isinstance(anywhere, Refusal):
-        return anywhere
-    if barred is not None and (left is None or isinstance(place(apart, room), Refusal)):
-        return Refusal(Reason.RESERVED, (("for", str(barred.by)),))
-    return behind.refusal(lambda less: not isinstance(place(apart, less), Refusal), room)
-
-
-def _demand(room: Room, member: Member, count: int) -> placement.Demand:
-    allowed = None if member.allowed is None else room.snapshot.mask(member.allowed)
-    return placement.Demand(member.shape, count, member.task, allowed, member.name)
-
-
-def _outside(demand: placement.Demand, barred: Barred) -> placement.Demand:
-    allowed = ~barred.rows if demand.allowed is None else demand.allowed & ~barred.rows
-    return replace(demand, allowed=allowed)
-
-
-def _one_by_one(
-    wish: Wish,
-    surplus: Sequence[Member],
-    places: list[tuple[Member, NodeName]],
-    room: Room,
-    allowance: Allowance,
-) -> Plan:
-    """As many of the surplus as have a place: all at once if that goes, which is how they are closest together."""
-    left: dict[tuple[object, ...], Refusal] = {}
-    if len(surplus) > 1:
-        found = _together(wish, surplus, (*wish.fixed, *(node for _, node in places)), room, allowance)
-        if not isinstance(found, Refusal):
-            return Plan((*places, *found))
-    for member in surplus:
-        alike = (member.shape, member.allowed)
-        if alike in left:
-            continue
-        found = _together(wish, (member,), (*wish.fixed, *(node for _, node in places)), room, allowance)
-        if isinstance(found, Refusal):
-            left[alike] = found
-        else:
-            places += found
-    return Plan(tuple(places), next(iter(left.values()), None))

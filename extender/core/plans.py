@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from extender.core import changes, departures, leading, messages, ordering, outage, planning
+from extender.core import changes, departures, leading, messages, ordering, outage, placing, planning
 from extender.core.allowance import Allowance, over_capability
 from extender.core.asking import Asking
 from extender.core.budgets import Disruptions
@@ -21,9 +21,11 @@ from extender.core.firm import Firm
 from extender.core.headroom import FREE, Behind, Headroom, Headrooms
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Ledger, Reservation, Slot
+from extender.core.membership import Need
 from extender.core.messages import Effect
 from extender.core.model import Hold, Pod, Shares
-from extender.core.planning import Entry, Member, Plan, Wish
+from extender.core.parts import parts_of
+from extender.core.planning import Entry, Plan, Wish
 from extender.core.reasons import Reason, Refusal
 from extender.core.resources import with_shares
 from extender.core.snapshot import Matrix, Room
@@ -76,7 +78,7 @@ class Plans:
             return wish
         before = self._free(entry, room, expected_only=True)
         behind = self._behind(entry, now)
-        outcome = planning.begin(wish, room, self.allowance(entry.key, room, self._usage, behind))
+        outcome = placing.begin(wish, room, self.allowance(entry.key, room, self._usage, behind))
         if isinstance(outcome, Refusal):
             self._freed |= bool(before)
             return self.remake(entry, room, now) if self.movable(entry) else outcome
@@ -112,7 +114,8 @@ class Plans:
         old = self.ledger.release(Slot(pod.uid))
         assert old is not None, f"{pod.uid} has no plan to move"
         room.give_back(self._row(old), old.request, shares=old.shares)
-        outcome = self._fulfil(entry, self._alone(entry, old), room, now)
+        wish = self._alone(entry, pod)
+        outcome = wish if isinstance(wish, Refusal) else self._fulfil(entry, wish, room, now)
         if isinstance(outcome, Refusal):
             self._restore([old], room)
             return False
@@ -130,18 +133,23 @@ class Plans:
         return self._usage.tree.refusal(self._world.queue_of(entry.key), entry.key.namespace) or wish
 
     def _fulfil(self, entry: Entry, wish: Wish, room: Room, now: float) -> Plan | Refusal:
-        return planning.fulfil(wish, room, self.allowance(entry.key, room, self._usage, self._behind(entry, now)))
+        return placing.fulfil(wish, room, self.allowance(entry.key, room, self._usage, self._behind(entry, now)))
 
     def allowance(self, key: GroupKey, room: Room, usage: Usage, behind: Behind = FREE) -> Allowance:
         """What the group may still take, with this usage, behind heads that come before it."""
         firm = self.firm.sums() if self.firm.is_firm(key) else None
         return Allowance(usage, self._world.queue_of(key), room, self.claims, firm, behind)
 
+    def outcome(self, entry: Entry, room: Room, now: float) -> Plan | Refusal | None:
+        """What would become of the group in this room, which is not used up; None when it wants nothing."""
+        wish = self.wish(entry, now)
+        return self._fulfil(entry, wish, room.copy(), now) if isinstance(wish, Wish) else wish
+
     def tried(self, entry: Entry, wish: Wish, room: Room, usage: Usage) -> Plan | Refusal:
         """What would become of the wish in this room, with this usage; neither is used up."""
         there = room.copy()
         behind = self._behind(entry, None).aside()
-        return planning.fulfil(wish, there, self.allowance(entry.key, there, usage, behind))
+        return placing.fulfil(wish, there, self.allowance(entry.key, there, usage, behind))
 
     def before(self, entry: Entry) -> Iterator[Headroom]:
         """What is kept for heads that come before this group."""
@@ -177,7 +185,7 @@ class Plans:
         if not isinstance(wish, Wish):
             return False
         alone, queue = self._usage.emptied(), self._world.queue_of(entry.key)
-        return isinstance(planning.fulfil(wish, there := room.emptied(), Allowance(alone, queue, there)), Plan)
+        return isinstance(placing.fulfil(wish, there := room.emptied(), Allowance(alone, queue, there)), Plan)
 
     def lead(self, entry: Entry, nominate: bool, now: float) -> Iterator[Effect]:
         """Effects that bring kube-scheduler to the plan; each is given once."""
@@ -267,7 +275,11 @@ class Plans:
         return self.under_way(key) and not (plan and all(r.expected for r in plan.values()))
 
     def claim(self, pod: Pod) -> bool:
-        """Let a new member take the room kept for an expected one of its task and shape."""
+        """Let a new member take the room kept for an expected one of its task and shape; not where its part of the
+        group decides where it goes."""
+        need = self._world.need(pod.group)
+        if isinstance(need, Need) and parts_of(pod, need.parts):
+            return False
         plan = self.ledger.of_group(pod.group)
         for slot, reservation in plan.items():
             if reservation.expected and reservation.task == pod.task and reservation.shape == pod.shape:
@@ -370,12 +382,9 @@ class Plans:
         plan = self.ledger.of_group(entry.key)
         return bool(plan) and not any(PodUid(slot) in self.holds for slot in plan)
 
-    def _alone(self, entry: Entry, old: Reservation) -> Wish:
+    def _alone(self, entry: Entry, pod: Pod) -> Wish | Refusal:
         need = self._world.need(entry.key)
-        levels = (None, None) if isinstance(need, Refusal) else (need.topology_required, need.topology_preferred)
-        fixed = tuple(r.node for r in self.ledger.of_group(entry.key).values())
-        member = Member(old.slot, old.task, old.shape, entry.offered.get(PodUid(old.slot)))
-        return Wish((member,), (), (), fixed, *levels)
+        return need if isinstance(need, Refusal) else planning.beside_others(self._world, self.ledger, entry, need, pod)
 
     def _free(self, entry: Entry, room: Room, expected_only: bool) -> list[Reservation]:
         freed = [r for r in self.ledger.of_group(entry.key).values() if r.expected or not expected_only]

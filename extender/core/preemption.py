@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from extender.core import choosing
 from extender.core.absence import Absence
@@ -78,8 +78,10 @@ class _Scene:
     casting: Casting
     #: pods that are leaving, or are asked to
     coming: Absence
+    #: by the group that they are for, those that are asked to
+    victims: dict[GroupKey, list[PodUid]]
     #: when time alone may end what bars a group's victims
-    until: dict[GroupKey, float]
+    until: dict[GroupKey, float] = field(default_factory=dict)
 
 
 class Preemption:
@@ -110,7 +112,6 @@ class Preemption:
         """A round begins."""
         self._scene = None
         self._refused = {uid: until for uid, until in self._refused.items() if until > now}
-        self._for = {uid: key for uid, key in self._for.items() if uid in self._wholes.asked}
 
     def concerns(self, key: GroupKey) -> bool:
         """True when room is being freed for the group."""
@@ -161,7 +162,7 @@ class Preemption:
             return refusal, []
         decided = self._same(entry, before, room, now) or self.decide(entry, refusal, room, now)
         if isinstance(decided, Refusal):
-            if self._held_off(entry.key, now) is None and not self._awaited(entry.key):
+            if self._held_off(entry.key, now) is None and not (self._scene and self._scene.victims.get(entry.key)):
                 self._causes.pop(entry.key, None)
             return decided, []
         self._keep(entry.key, decided.plan, room)
@@ -173,9 +174,6 @@ class Preemption:
             cause.not_before = max(cause.not_before, now + pause(cause.times) if cause.times else 0.0)
         effects = [effect for loss in decided.losses for effect in self._evict(entry.key, loss)]
         return self._waiting(entry.key, decided.plan), effects
-
-    def _awaited(self, key: GroupKey) -> bool:
-        return any(of == key for of in self._for.values())
 
     def _same(self, entry: Entry, before: Collection[Reservation], room: Room, now: float) -> Decision | None:
         """The plan as it was kept, if it is for the same members and still comes true."""
@@ -215,18 +213,21 @@ class Preemption:
         group = self._world.groups.get(loss.group)
         if group is not None:
             yield NoteEviction(loss.group, group.uid, loss.ground, loss.detail)
+        assert self._scene is not None
         for pod in loss.pods:
             self._for[pod.uid] = key
+            self._scene.victims.setdefault(key, []).append(pod.uid)
             self._disruptions.asked(pod)
-        assert self._scene is not None
         self._scene.coming.add(loss.pods)
         yield from self._wholes.ask(loss.pods, loss.ground, loss.detail)
         self._scene.casting.forget(loss.group)
 
     def _waiting(self, key: GroupKey, plan: Plan) -> Refusal:
-        nodes = {node for _, node in plan.places}
         assert self._scene is not None
-        pods = [pod for uid, pod in self._scene.coming.pods.items() if pod.node in nodes or self._for.get(uid) == key]
+        coming = self._scene.coming
+        there = {pod.uid: pod for node in {node for _, node in plan.places} for pod in coming.on(node)}
+        there |= {uid: coming.pods[uid] for uid in self._scene.victims.get(key, ()) if uid in coming.pods}
+        pods = list(there.values())
         stuck = [self._since[pod.uid] + STUCK_SECONDS for pod in pods if pod.uid in self._since]
         if stuck:
             self._scene.until[key] = min(stuck)
@@ -339,11 +340,15 @@ class Preemption:
         leaving = self._world.leaving
         self._since = {uid: self._since.get(uid, now) for uid in leaving}
         pods = [pod for uid, pod in leaving.items() if now < self._since[uid] + STUCK_SECONDS]
-        asked = (self._world.pods.get(uid) for uid in self._wholes.asked)
-        pods += [pod for pod in asked if pod is not None and pod.bound]
+        asked = self._wholes.asked
+        pods += [pod for uid in asked if (pod := self._world.pods.get(uid)) is not None and pod.bound]
+        self._for = {uid: key for uid, key in self._for.items() if uid in asked}
+        victims: dict[GroupKey, list[PodUid]] = {}
+        for uid, key in self._for.items():
+            victims.setdefault(key, []).append(uid)
         holders = Holders(self._world, self._wholes, self._disruptions, self._firm, self._plans.under_way, now)
         casting = Casting(self._world, holders, self._disruptions, self._refused.keys(), room.free.shape, now)
-        return _Scene(casting, Absence(self._world, room.free.shape, pods), {})
+        return _Scene(casting, Absence(self._world, room.free.shape, pods), victims)
 
     def _allows(self, entry: Entry, wish: Wish, room: Room, usage: Usage) -> bool:
         allowance = self._plans.allowance(entry.key, room, usage)

@@ -16,7 +16,7 @@ from extender.core.ids import QueueName, Source
 from extender.core.messages import StateQueue
 from extender.core.model import Queue, QueueCondition, QueueStatus
 from extender.core.quota import Position, Sums
-from extender.core.resources import GPU, GPU_SHARE, HUNDREDTHS, MAX_AMOUNT, Amounts, add, told
+from extender.core.resources import GPU, GPU_PARTS, GPU_SHARE, MAX_AMOUNT, Amounts, add, told
 from extender.core.usage import Usage
 
 #: queues are looked at so often, of which so many are written at most, each at most so often
@@ -135,9 +135,9 @@ def status_of(
 
 def _stated(used: Mapping[str, int], by_share: bool) -> Amounts:
     stated = dict(used)
-    stated.pop(GPU_SHARE, None)
-    if by_share and GPU in stated:  # to the whole GPU, rounded up
-        stated[GPU] = -(-used.get(GPU_SHARE, 0) // HUNDREDTHS)
+    parts = stated.pop(GPU_SHARE, 0)
+    if by_share and parts:  # to the whole GPU, rounded up
+        stated[GPU] = -(-parts // GPU_PARTS)
     return tuple((resource, min(amount, MAX_AMOUNT)) for resource, amount in sorted(stated.items())[:_RESOURCES])
 
 

@@ -144,6 +144,7 @@ class Records:
 
     def _admitted(self, entry: Entry, now: float) -> None:
         entry.refusal = None
+        entry.remember(None, now)
         self.asking.drop(entry.key)
         self.backlog.put(entry.key, None)
         self.grown |= self.backfill.forget(entry.key)
@@ -165,6 +166,7 @@ class Records:
             self.give_up(entry)
         if entry.refusal is None or entry.refusal.reason is not refusal.reason:
             entry.refused_at = now
+        entry.remember(refusal.reason, now)
         entry.refusal = refusal
         self.asking.put(entry)
         entry.waits_since = now if entry.waits_since is None else entry.waits_since

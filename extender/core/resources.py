@@ -6,7 +6,9 @@ everything else in pieces), gives int64 rows. Floats never enter: feasibility is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +26,17 @@ GPU_PERCENT = "nvidia.com/gpumem-percentage"
 GPU_CORES = "nvidia.com/gpucores"
 #: asked for each GPU and fitted on cards, never on what a node has allocatable
 PER_CARD = frozenset({GPU_MEMORY, GPU_PERCENT, GPU_CORES})
-#: what a pod is charged where a queue charges by share: GPUs asked x percentage of memory. No node has it, and only
-#: queues that charge so name it
-GPU_SHARE = "muster.dev/gpu-hundredths"
-HUNDREDTHS = 100
+#: what a pod is charged where a queue charges by share: GPUs asked x percentage of memory, and MIG instances by their
+#: slices. No node has it, and only queues that charge so name it
+GPU_SHARE = "muster.dev/gpu-parts"
+#: parts of a GPU: hundredths, sevenths and quarters of one are whole numbers of them
+GPU_PARTS = 700
+MIG = "nvidia.com/mig-"
+_MIG_PROFILE = re.compile(
+    r"(?:(?P<compute>[1-7])c\.)?(?P<slices>[1-7])g\.(?P<memory>[0-9]{1,4}gb)(?:[.+][a-z.]+)?", re.ASCII
+)
+#: profiles of GPUs that are cut into four slices; all others are cut into seven
+_OF_FOUR = frozenset({"1g.6gb", "2g.12gb", "4g.24gb", "1g.24gb", "2g.48gb", "4g.96gb"})
 #: what pods ask for that is not compared with what nodes have
 BESIDE_NODES = PER_CARD | {GPU_SHARE}
 #: larger amounts are refused when read (wire), whatever they are of
@@ -97,21 +106,40 @@ def add(sums: dict[str, int], values: Iterable[tuple[str, int]], number: int = 1
         sums[name] = sums.get(name, 0) + number * amount
 
 
+@lru_cache(maxsize=1024)
+def parts_of(name: str) -> int:
+    """Parts of a GPU that one piece of a resource is; 0 for what is no GPU.
+
+    A MIG instance is its compute slices of the seven, or four, into which its GPU can be cut; one whose name says
+    nothing of them is a whole GPU.
+    """
+    if name == GPU:
+        return GPU_PARTS
+    if not name.startswith(MIG):
+        return 0
+    profile = _MIG_PROFILE.fullmatch(name.removeprefix(MIG))
+    if profile is None:
+        return GPU_PARTS
+    slices = 4 if f"{profile['slices']}g.{profile['memory']}" in _OF_FOUR else 7
+    return GPU_PARTS * int(profile["compute"] or profile["slices"]) // slices
+
+
 def with_shares(sums: dict[str, int]) -> dict[str, int]:
-    """Sums of what there is, GPUs also as what queues charge that charge by share."""
-    return sums | {GPU_SHARE: HUNDREDTHS * sums[GPU]} if sums.get(GPU) else sums
+    """Sums of what there is, GPUs and MIG instances also as what queues charge that charge by share."""
+    parts = sum(parts_of(name) * amount for name, amount in sums.items())
+    return sums | {GPU_SHARE: parts} if parts else sums
 
 
 def told(name: str, **amounts: int) -> tuple[tuple[str, str | int], ...]:
-    """A resource and amounts of it in the words of an answer: hundredths of GPUs as GPUs."""
+    """A resource and amounts of it in the words of an answer: parts of GPUs as GPUs."""
     if name != GPU_SHARE:
         return (("resource", name), *amounts.items())
     return (("resource", GPU), *((what, gpus(amount)) for what, amount in amounts.items()))
 
 
-def gpus(hundredths: int) -> str | int:
-    """GPUs of so many hundredths: a number, or a decimal."""
-    whole, part = divmod(hundredths, HUNDREDTHS)
+def gpus(parts: int) -> str | int:
+    """GPUs of so many parts: a number, or a decimal of two places."""
+    whole, part = divmod((200 * parts + GPU_PARTS) // (2 * GPU_PARTS), 100)
     return f"{whole}.{part:02}".rstrip("0") if part else whole
 
 

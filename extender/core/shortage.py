@@ -120,7 +120,7 @@ def _unlabelled(room: Room, asks: Sequence[Ask], domains: Domains, inside: Ints)
     both = both[np.argsort(facts.roster.rank[both])]
     if not len(lacking) or packing.fitting_count(Field(room.free, both, asks, room.cards)) < asked:
         return None
-    without = {key: int((~facts.label(key).present[lacking]).sum()) for key in reversed(domains.keys)}
+    without = {key: int((~facts.level(key).present[lacking]).sum()) for key in reversed(domains.keys)}
     label = max(without, key=without.__getitem__)
     detail = (("level", domains.keys[-1]), ("label", label), ("unlabelled", without[label]), ("asked", asked))
     return Refusal(Reason.UNLABELLED, detail)

@@ -20,7 +20,7 @@ from extender.core.link_table import Joined
 from extender.core.matching import Ints, Mask
 from extender.core.model import CardRequest, Shape, Shares
 from extender.core.reasons import Refusal
-from extender.core.resources import CPU, GPU, GPU_SHARE, HUNDREDTHS, MEMORY, PER_CARD, PODS, Columns, Row, exact_sum
+from extender.core.resources import CPU, GPU, GPU_SHARE, MEMORY, PER_CARD, PODS, Columns, Row, exact_sum, parts_of
 from extender.core.workload import Typical
 from extender.core.world import World
 
@@ -223,10 +223,6 @@ class Room:
         self.known = Known() if known is None else known
         #: grows with each change of what is free
         self.changes = 0
-        #: the same by row
-        self.changed = np.zeros(len(self.free), dtype=np.int64)
-        #: what others worked out of this room, under names of theirs; they look at `changed`
-        self.kept: dict[object, object] = {}
 
     def copy(self) -> Room:
         """A scratch of its own, with what was taken here taken."""
@@ -249,18 +245,15 @@ class Room:
         """Use up the room of `count` pods of this request on a node."""
         width = min(len(request), self.free.shape[1])
         self.free[row, :width] -= request[:width] * count
-        self._change(row)
+        self.known = Known()
+        self.changes += 1
 
     def take_cards(self, row: int, shares: Shares, sign: int = 1) -> None:
         """Use up shares of a node's cards, or give them back (sign -1)."""
         if shares and self.cards is not None:
             self.cards.take(row, shares, sign)
-            self._change(row)
-
-    def _change(self, row: int) -> None:
-        self.known = Known()
-        self.changes += 1
-        self.changed[row] += 1
+            self.known = Known()
+            self.changes += 1
 
     def give_back(self, row: int, request: Row, count: int = 1, shares: Shares = ()) -> None:
         """Undo `take`, or simulate the absence of pods that run there."""
@@ -279,7 +272,8 @@ class Room:
     def usable_on(self, rows: Mask, resource: str) -> int:
         """What is free of a resource on these rows, which must not change after; of what cards have, any amount."""
         if resource == GPU_SHARE:
-            return HUNDREDTHS * self.usable_on(rows, GPU)
+            parts = ((name, parts_of(name)) for name in self.snapshot.columns.names)
+            return sum(number * self.usable_on(rows, name) for name, number in parts if number)
         if resource in PER_CARD and self.cards is not None:
             return _LAST
         sums = self.known.sums

@@ -1,6 +1,6 @@
 """Levels and domains: which nodes stand together in the network.
 
-Takes Topology objects and label columns (codes per row), gives paths of level keys and, per row, the
+Takes Topology objects, HyperNodes and label columns (codes per row), gives paths of level keys and, per row, the
 number of its domain; must not know what free room or requests are.
 
 A domain is the path of label values from the broadest level to its own, since values are unique only
@@ -9,13 +9,15 @@ within their parent. A node that lacks a label on the path is in no domain of th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.model import Topology
+from extender.core.hypernodes import HyperNodes
+from extender.core.model import HyperNode, Node, Topology
 
 Ints = npt.NDArray[np.int64]
 #: label keys from broad to narrow; () stands for the whole cluster
@@ -23,6 +25,8 @@ Keys = tuple[str, ...]
 
 #: is a level of its own even where no Topology names it and no node bears it yet
 HOSTNAME = "kubernetes.io/hostname"
+#: the NVLink domain of a node, on clusters where those span nodes
+CLIQUE = "nvidia.com/gpu.clique"
 #: labels that clouds and fabric tools put on nodes, from broad to narrow, as their documents order them; what no node
 #: bears is left out. An accelerator's domain (NVLink) and a rack that is no part of the fabric stand alone.
 SCHEMES: tuple[Keys, ...] = (
@@ -37,8 +41,15 @@ SCHEMES: tuple[Keys, ...] = (
     tuple(f"oci.oraclecloud.com/host.{name}" for name in ("hpc_island_id", "network_block_id", "rack_id")),
     tuple(f"ib.coreweave.cloud/{name}" for name in ("fabric", "superpod", "leafgroup")),
     ("volcano.sh/hypercluster", "volcano.sh/hypernode"),
+    ("volcano.sh/tor",),
     ("cloud.provider.com/topology-block", "cloud.provider.com/topology-rack"),
     ("topology.kubernetes.io/region", "topology.kubernetes.io/zone"),
+    # GPUs of several nodes on one NVLink fabric: the cluster's UUID and the clique, as one value
+    (CLIQUE,),
+    ("network.topology.nvidia.com/accelerator",),
+    ("topology.k8s.aws/capacity-block-id",),
+    ("topology.k8s.aws/ultraserver-id",),
+    ("node.coreweave.cloud/rack",),
 )
 
 
@@ -48,8 +59,25 @@ class Levels:
     Schemes are cut to the labels that nodes bear, which `borne` tells.
     """
 
-    def __init__(self, topologies: Iterable[Topology] = ()) -> None:
-        self._chains: list[Keys] = [t.levels for t in sorted(topologies, key=lambda t: t.name) if t.levels]
+    def __init__(self, topologies: Iterable[Topology] = (), hypernodes: Iterable[HyperNode] = ()) -> None:
+        ours_first = sorted(topologies, key=lambda t: ("/" in t.name, t.name))
+        self.hypernodes = HyperNodes(hypernodes)
+        self._tiers = self.hypernodes.chain()
+        self._chains: list[Keys] = [t.levels for t in ours_first if t.levels]
+        self._chains += [self._tiers] if self._tiers else []
+
+    def level(self, named: str) -> str:
+        """The level that is meant, where several names stand for one."""
+        return self.hypernodes.level(named)
+
+    def derived(self, level: str) -> Callable[[Node], str | None] | None:
+        """What stands for the label of a level that is none of the labels of nodes."""
+        return functools.partial(self.hypernodes.value, level) if level in self._tiers else None
+
+    def all(self, borne: Callable[[str], bool]) -> list[Keys]:
+        """All that stand side by side: declared topologies, then schemes of which a node bears a label."""
+        found = [*self._chains, *(tuple(filter(borne, scheme)) for scheme in SCHEMES)]
+        return list(dict.fromkeys(filter(None, found)))
 
     def chain(self, level: str | None, borne: Callable[[str], bool]) -> Keys:
         """All levels of the topology or scheme that contains this one; for None, of the first that there is.

@@ -14,11 +14,15 @@ from extender.core.firm import Loan
 from extender.core.headroom import Promise
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.ledger import Slot
+from extender.core.mending import Mend, mends
 from extender.core.model import Shares
 from extender.core.ordering import OrderKey
-from extender.core.planning import Entry
+from extender.core.planning import Entry, Past, Plan
 from extender.core.plans import Plans
 from extender.core.reasons import Refusal
+from extender.core.resources import Amounts
+from extender.core.snapshot import Room
+from extender.core.usage import Usage
 from extender.core.vacancy import Vacancy
 from extender.core.world import World
 
@@ -41,12 +45,14 @@ class View:
         entries: Mapping[GroupKey, Entry],
         vacancy: Vacancy,
         pending: Callable[[GroupKey], bool],
+        room: Callable[[], Room],
     ) -> None:
         self._vacancy = vacancy
         self._world = world
         self._plans = plans
         self._entries = entries
         self._pending = pending
+        self._room = room
 
     def planned(self, uid: PodUid) -> NodeName | None:
         """The node planned for this pod."""
@@ -58,9 +64,14 @@ class View:
         reservation = self._plans.ledger.get(Slot(uid))
         return () if reservation is None else reservation.shares
 
-    def places(self, key: GroupKey) -> list[NodeName]:
-        """The nodes planned for members of this group that exist and are not bound yet, one for each."""
-        return [one.node for one in self._plans.ledger.of_group(key).values() if not one.expected]
+    def places(self, key: GroupKey) -> list[tuple[NodeName, Amounts]]:
+        """The nodes planned for members of this group that exist and are not bound yet, and what each member takes."""
+        return [(one.node, one.shape.request) for one in self._plans.ledger.of_group(key).values() if not one.expected]
+
+    def past(self, key: GroupKey) -> Past:
+        """For which reasons the group has waited, since we began to look at it."""
+        entry = self._entries.get(key)
+        return () if entry is None else entry.past
 
     def order_key(self, entry: Entry) -> OrderKey:
         """The group's place in its queue."""
@@ -89,6 +100,18 @@ class View:
     def promise(self, key: GroupKey) -> Promise | None:
         """When this group, the first that waits in its queue, starts; None when that is not foreseen."""
         return self._plans.headrooms.promise(key)
+
+    def mends(self, entry: Entry, usage: Usage, now: float) -> tuple[Mend, ...]:
+        """What would end the group's wait. Slow: it tries places, so it is for one group at a time."""
+        return mends(self._plans, usage, self._world.queue_of(entry.key), entry, self._room, now)
+
+    def outcome(self, entry: Entry, now: float) -> Plan | Refusal | None:
+        """What would become of the group if its turn came now; None when it wants nothing."""
+        return self._plans.outcome(entry, self._room(), now)
+
+    def out_of_use(self, entry: Entry, refusal: Refusal, now: float) -> Refusal:
+        """The refusal, or another one where nodes and cards that are out of use make the difference."""
+        return self._plans.out_of_use(entry, refusal, self._room(), now)
 
     def lent(self, queue: QueueName) -> Loan | None:
         """What the queue has borrowed for good."""

@@ -8,7 +8,8 @@ A pod counts on its node from when it is bound until it ended or is gone: termin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,10 +17,11 @@ import numpy as np
 from extender.core import messages
 from extender.core.card_table import CardTable
 from extender.core.finished import Finished
+from extender.core.homes import Homes
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
 from extender.core.link_table import LinkTable
 from extender.core.membership import Need, Tally, need_of, queue_of
-from extender.core.model import Budget, Group, Node, Pod, Queue, Topology
+from extender.core.model import Budget, Group, HyperNode, Node, Pod, Queue, Topology
 from extender.core.reasons import Refusal
 from extender.core.resources import Columns, Row, with_shares
 from extender.core.workload import Workload
@@ -156,11 +158,15 @@ class World:
         self._finished = Finished()
         #: what asks for GPUs
         self.workload = Workload()
+        self.homes = Homes()
         #: pods that count on a node (not ended), by node name; also for nodes not known yet
         self.on_node: dict[NodeName, dict[PodUid, Pod]] = {}
         #: those of them that are being deleted
         self.leaving: dict[PodUid, Pod] = {}
         self.topologies: dict[str, Topology] = {}
+        self.hypernodes: dict[str, HyperNode] = {}
+        #: grows with each change of these two
+        self.levels_changed = 0
         #: by name; where ours and Volcano's have the same name, ours
         self.queues: dict[QueueName, Queue] = {}
         self._stated_queues: dict[tuple[QueueName, Source], Queue] = {}
@@ -221,6 +227,28 @@ class World:
         tally, group = self.tallies.get(key), self.groups.get(key)
         lowest = min(tally.priorities, default=0) if tally is not None else 0
         return lowest if group is None or group.priority is None else min(lowest, group.priority)
+
+    @contextlib.contextmanager
+    def supposing(self, group: Group | None, pods: Sequence[Pod]) -> Iterator[None]:
+        """In the block these members of one group, which has none, and its object are there; nothing of it stays."""
+        key = pods[0].group
+        assert key not in self.members, f"{key} has members"
+        before, tally = self.groups.get(key), Tally()
+        for pod in pods:
+            tally.add(pod)
+        self.members[key], self.tallies[key] = {pod.uid: pod for pod in pods}, tally
+        if group is not None:
+            self.groups[key] = group
+        self._doubt(key)
+        try:
+            yield
+        finally:
+            del self.members[key], self.tallies[key]
+            if before is None:
+                self.groups.pop(key, None)
+            else:
+                self.groups[key] = before
+            self._doubt(key)
 
     def _doubt(self, key: GroupKey) -> None:
         self._needs.pop(key, None)
@@ -295,7 +323,9 @@ class World:
         del siblings[pod.uid]
         self.tallies[pod.group].remove(pod)
         self._finished.left(pod, self.tallies[pod.group], moved)
+        self.homes.left(pod)
         if not siblings:
+            self.homes.forget(pod.group)
             del self.members[pod.group], self.tallies[pod.group]
             if pod.group not in self.groups:
                 self._finished.forget(pod.group, None)
@@ -367,10 +397,20 @@ class World:
             self._finished.forget(event.key, self.tallies.get(event.key))
 
     def _topology_seen(self, event: messages.TopologySeen) -> None:
+        before = self.topologies.get(event.topology.name)
         self.topologies[event.topology.name] = event.topology
+        self.levels_changed += before != event.topology
 
     def _topology_gone(self, event: messages.TopologyGone) -> None:
-        self.topologies.pop(event.name, None)
+        self.levels_changed += self.topologies.pop(event.name, None) is not None
+
+    def _hypernode_seen(self, event: messages.HyperNodeSeen) -> None:
+        before = self.hypernodes.get(event.hypernode.name)
+        self.hypernodes[event.hypernode.name] = event.hypernode
+        self.levels_changed += before != event.hypernode
+
+    def _hypernode_gone(self, event: messages.HyperNodeGone) -> None:
+        self.levels_changed += self.hypernodes.pop(event.name, None) is not None
 
     def _queue_seen(self, event: messages.QueueSeen) -> None:
         self._stated_queues[event.queue.name, event.queue.source] = event.queue
@@ -421,6 +461,8 @@ class World:
         messages.GroupGone: _group_gone,
         messages.TopologySeen: _topology_seen,
         messages.TopologyGone: _topology_gone,
+        messages.HyperNodeSeen: _hypernode_seen,
+        messages.HyperNodeGone: _hypernode_gone,
         messages.QueueSeen: _queue_seen,
         messages.QueueGone: _queue_gone,
         messages.BudgetSeen: _budget_seen,

@@ -10,6 +10,7 @@ reading.
 
 import asyncio
 import os
+import pathlib
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -21,6 +22,7 @@ from extender.kube import errors
 
 REREAD_SECONDS = 60.0
 REFUSED_AGAIN_SECONDS = 1.0
+_NAMESPACE_FILE = pathlib.Path(incluster_config.SERVICE_TOKEN_FILENAME).with_name("namespace")
 
 Load = Callable[[bool], Awaitable[Configuration]]
 """Reads the credentials; the argument says that what a plugin remembers must not be trusted."""
@@ -73,6 +75,35 @@ async def load(kubeconfig: str | None, context: str | None) -> Credentials:
 
 async def _start(source: Load) -> Credentials:
     return Credentials(source, await source(True), _now())
+
+
+def find_kubeconfig(named: str | None, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The file (or files) that kubectl would take; None: we are a pod. Unconfigured when there is nothing at all."""
+    if named or environ.get("KUBECONFIG"):
+        return named or environ["KUBECONFIG"]
+    usual = pathlib.Path.home() / ".kube" / "config"
+    if usual.exists():
+        return str(usual)
+    if environ.get("KUBERNETES_SERVICE_HOST"):
+        return None
+    raise errors.Unconfigured(f"there is no kubeconfig: {usual} does not exist")
+
+
+def namespace_of(kubeconfig: str | None, context: str | None) -> str:
+    """The namespace of a context, or of our pod; `default` where none is said."""
+    if kubeconfig is None:
+        try:
+            return _NAMESPACE_FILE.read_text().strip() or "default"
+        except OSError:
+            return "default"
+    try:
+        contexts, current = config.list_kube_config_contexts(kubeconfig)
+        found = current if context is None else next(one for one in contexts if one["name"] == context)
+        return str(found["context"].get("namespace") or "default") if found is not None else "default"
+    except StopIteration:
+        raise errors.Unconfigured(f"kubeconfig {kubeconfig}: it has no context {context!r}") from None
+    except Exception as error:  # the library raises TypeError and the like for files that lack a section
+        raise errors.Unconfigured(f"kubeconfig {kubeconfig}: {error}") from error
 
 
 def service_account(

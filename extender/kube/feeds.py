@@ -86,6 +86,16 @@ QUEUES = (
         lambda identity: messages.TopologyGone(identity.name),
     ),
     Feed(
+        resources.KUEUE_TOPOLOGIES,
+        lambda content: messages.TopologySeen(objects.decode_kueue_topology(content)),
+        lambda identity: messages.TopologyGone(objects.kueue_topology(identity.name)),
+    ),
+    Feed(
+        resources.HYPERNODES,
+        lambda content: messages.HyperNodeSeen(objects.decode_hypernode(content)),
+        lambda identity: messages.HyperNodeGone(identity.name),
+    ),
+    Feed(
         resources.BUDGETS,
         lambda content: messages.BudgetSeen(objects.decode_budget(content)),
         lambda identity: messages.BudgetGone(identity.namespace, identity.name),

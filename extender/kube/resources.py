@@ -75,6 +75,8 @@ VOLCANO_QUEUES = Resource("scheduling.volcano.sh", ("v1beta1",), "queues", names
 BUDGETS = Resource("policy", ("v1",), "poddisruptionbudgets", namespaced=True)
 POD_GROUPS = Resource("muster.dev", ("v1alpha1",), "podgroups", namespaced=True, optional=True)
 TOPOLOGIES = Resource("muster.dev", ("v1alpha1",), "topologies", namespaced=False, optional=True)
+KUEUE_TOPOLOGIES = Resource("kueue.x-k8s.io", ("v1beta2", "v1beta1"), "topologies", namespaced=False, optional=True)
+HYPERNODES = Resource("topology.volcano.sh", ("v1alpha1",), "hypernodes", namespaced=False, optional=True)
 
 
 def config_map(namespace: str, name: str) -> Resource:

@@ -19,7 +19,7 @@ LOG = logs.Log(__name__)
 #: an overcommit by a concurrent foreign binding is reported within this time
 PERIOD_SECONDS = 1.0
 NAMED_NODES = 5
-#: counting anew what queues use takes longer than a filter answer may wait, so it is done in every so manieth round
+#: what takes longer than a filter answer may wait, as counting anew what queues use, is done in every so manieth round
 USAGE_ROUNDS = 10
 SEEN = "Seen"
 
@@ -38,6 +38,9 @@ class Metrics(Protocol):
 
     def usage_difference(self, number: int) -> None:
         """In how many queues usage and watches disagree."""
+
+    def fragmented(self, gpus: float) -> None:
+        """How many GPUs are free and of no use to the workload."""
 
     def overcommitted(self, by_outlook: Counter[str]) -> None:
         """On how many nodes with pods of ours more is used than there is, by what becomes of them."""
@@ -59,6 +62,7 @@ async def take(engine: Engine, metrics: Metrics) -> None:
         metrics.ledger_difference(engine.self_check())
         if number % USAGE_ROUNDS == 0:
             metrics.usage_difference(engine.check_usage())
+            metrics.fragmented(engine.fragments())
         over = _overcommits(engine)
         metrics.overcommitted(Counter(over.values()))
         if over:

@@ -24,6 +24,11 @@ PIECE_SECONDS = 0.003
 _YIELDS = 4
 #: how often time alone may change a decision
 TICK_SECONDS = 0.1
+#: after a cycle events gather for so many times as long as it took, so that cycles leave time to those who wait for
+#: answers and for their watches; who asks gets a cycle at once
+GATHERING = 3.0
+#: but no longer than this
+GATHERING_SECONDS = 0.25
 
 
 class Observer(Protocol):
@@ -54,6 +59,8 @@ class Owner:
         self._events = 0
         #: seconds that the pieces of the cycle have taken
         self._spent = 0.0
+        #: no cycle before this time, unless somebody asks
+        self._gathers_until = 0.0
         self._cause = "start"
 
     def post(self, event: messages.EngineEvent) -> None:
@@ -73,7 +80,8 @@ class Owner:
         while True:
             await self._wake_or_tick()
             answered = self._take_in()
-            self._piece()
+            if answered or self._engine.unfinished or self._clock() >= self._gathers_until:
+                self._piece()
             for done in answered:
                 if not done.done():
                     done.set_result(None)
@@ -105,13 +113,15 @@ class Owner:
         self._spent += self._clock() - started
         if not self._engine.unfinished:
             self._observer.cycle(self._spent)
+            self._gathers_until = self._clock() + min(GATHERING * self._spent, GATHERING_SECONDS)
             self._spent = 0.0
 
     async def _wake_or_tick(self) -> None:
         if self._inbox or self._engine.unfinished:
             return
+        left = self._gathers_until - self._clock()
         try:
-            async with asyncio.timeout(TICK_SECONDS):
+            async with asyncio.timeout(left if 0 < left < TICK_SECONDS else TICK_SECONDS):
                 await self._wake.wait()
         except TimeoutError:
             return

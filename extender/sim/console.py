@@ -1,6 +1,6 @@
-"""`python -m extender.sim scenario FILE...`: run reports and say which checks held.
+"""`python -m extender.sim scenario FILE...`: run reports and say which checks held; `read FILE...`: say what is read.
 
-Takes arguments, gives lines and an exit status: 0 when all held, 1 when a check fell short, 2 when a file or an
+Takes arguments, gives lines and an exit status: 0 when all held or was understood, 1 when not, 2 when a file or an
 argument cannot be read, or a cluster cannot be played on; on a real cluster 3 when nothing fell short, but something
 could not be played or read there. Must not decide what a check means.
 """
@@ -15,7 +15,9 @@ import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from extender.sim import reading, runner
+import yaml
+
+from extender.sim import manifests, reading, runner
 from extender.sim.fields import Fault
 from extender.sim.report import Report
 from extender.sim.watching import Result
@@ -31,6 +33,8 @@ HELD, FELL_SHORT, UNREADABLE, INCOMPLETE, STOPPED = 0, 1, 2, 3, 130
 def main(argv: Sequence[str], out: TextIO = sys.stdout, errors: TextIO = sys.stderr) -> int:
     """Do what the arguments say; the exit status."""
     told = _parser().parse_args(argv)
+    if told.command == "read":
+        return _read(told.files, out, errors)
     try:
         reports = _chosen(reading.read_files(told.files), told.id, told.area)
     except Fault as fault:
@@ -48,7 +52,9 @@ def main(argv: Sequence[str], out: TextIO = sys.stdout, errors: TextIO = sys.std
 def _parser() -> argparse.ArgumentParser:
     about = "Muster in scenarios: under a virtual clock, or on a real cluster."
     parser = argparse.ArgumentParser(prog="python -m extender.sim", description=about)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    read = commands.add_parser("read", help="say what Muster reads from manifests: groups, tasks, requests, wishes")
+    read.add_argument("files", nargs="+", metavar="FILE", help="manifests; what they name of each other is looked up")
     scenario = commands.add_parser("scenario", help="run scenario files and check what they want")
     scenario.add_argument("files", nargs="+", metavar="FILE", help="a YAML list of reports")
     scenario.add_argument("--id", action="append", default=[], help="only the report of this id; may be repeated")
@@ -63,6 +69,18 @@ def _parser() -> argparse.ArgumentParser:
     real.add_argument("--scale", type=_scale, default=SCALE, help="scenario seconds in a real one (%(default)g)")
     real.add_argument("--at-once", type=_number, default=1, metavar="N", help="so many reports at the same time")
     return parser
+
+
+def _read(files: Sequence[str], out: TextIO, errors: TextIO) -> int:
+    """What Muster reads from manifests, as YAML by file. The pods are made as their controllers make them."""
+    try:
+        found = manifests.read_files(files)
+    except Fault as fault:
+        print(f"cannot read {fault}", file=errors)
+        return UNREADABLE
+    for path, results in found.items():
+        yaml.safe_dump({path: results}, out, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
+    return HELD if all(manifests.sound(results) for results in found.values()) else FELL_SHORT
 
 
 def _scale(text: str) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 
-from extender.core.resources import CPU
+from extender.core.resources import CPU, GPU_PARTS, MIG, parts_of
 from extender.sim import objects
 from extender.sim.api import Json
 from extender.sim.cards import GPU, PER_CARD, PERCENT, whole
@@ -77,6 +77,9 @@ def short_of(node: Json, makings: Iterable[Making]) -> str:
 def charge(making: Making, resource: str, by_share: bool) -> Fraction:
     """What a pod costs its queue of a resource, in base units."""
     asked = Fraction(request_of(making).get(resource, 0))
-    if by_share and resource == GPU and PERCENT in making.task.requests:
-        return asked * whole(making.task.requests[PERCENT]) / 100
-    return asked
+    if not by_share or resource != GPU:
+        return asked
+    if PERCENT in making.task.requests:
+        asked = asked * whole(making.task.requests[PERCENT]) / 100
+    slices = ((parts_of(name), value) for name, value in request_of(making).items() if name.startswith(MIG))
+    return asked + sum((Fraction(parts * value, GPU_PARTS) for parts, value in slices), Fraction(0))

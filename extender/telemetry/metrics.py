@@ -96,6 +96,10 @@ class ExtenderMetrics:
             ),
             frozenset(reasons.Overcommit),
         )
+        self._fragmented = gauge.of(
+            "muster_extender_fragmented_gpus",
+            "GPUs that are free and of which the pods that wait and run, as a workload, have no use.",
+        )
         self._active = gauge.of("muster_extender_active", "1 while this replica acts.")
 
     def overcommitted(self, by_outlook: Mapping[str, int]) -> None:
@@ -138,6 +142,10 @@ class ExtenderMetrics:
     def usage_difference(self, number: int) -> None:
         """In how many queues usage and watches disagree."""
         self._usage.set(number)
+
+    def fragmented(self, gpus: float) -> None:
+        """How many GPUs are free and of no use to the workload."""
+        self._fragmented.set(gpus)
 
     def active(self, active: bool) -> None:
         """This replica begins or ceases to act."""

@@ -112,7 +112,7 @@ class Handlers:
             async for one in _stepwise(self._answers.find(namespace, *named)):
                 key = one
         await self._count()
-        found = None if key is None else self._workload(key)
+        found = None if key is None else self._workload(key, closer=True)
         if found is None:
             _not_found(wire.WORKLOADS, name)
         return self._shown(request, wire.WORKLOADS, [found])
@@ -170,9 +170,11 @@ class Handlers:
             if not number % _TURN:
                 await asyncio.sleep(0)
 
-    def _workload(self, key: GroupKey) -> wire.Object | None:
-        found = self._answers.workload(key)
-        return None if found is None else wire.workload(found, self._wall())
+    def _workload(self, key: GroupKey, closer: bool = False) -> wire.Object | None:
+        found, now = self._answers.workload(key), self._wall()
+        if found is None:
+            return None
+        return wire.workload(found, now, self._answers.closer(found, now) if closer else None)
 
     def _queue(self, name: QueueName) -> wire.Object | None:
         now = self._wall()

@@ -17,9 +17,9 @@ from typing import Any
 import orjson
 
 from extender.core import explain
-from extender.core.answers import QueueState, Waiter, Workload
+from extender.core.answers import Closer, QueueState, Waiter, Workload
 from extender.core.ids import Source
-from extender.core.reasons import Detail, Refusal
+from extender.core.reasons import Detail, Reason, Refusal
 from extender.wire.fields import seconds_of
 from extender.wire.queues import encode_amounts
 
@@ -110,9 +110,9 @@ def decode_continue(token: str) -> tuple[str, str] | None:
 # --- objects -----------------------------------------------------------------------------------------
 
 
-def workload(answer: Workload, now: float) -> Object:
-    """One group as an object."""
-    members, nodes = answer.members, sum(number for _, number in answer.nodes)
+def workload(answer: Workload, now: float, closer: Closer | None = None) -> Object:
+    """One group as an object; with what was worked out for it alone."""
+    members, nodes = answer.members, sum(place.members for place in answer.nodes)
     status: Object = {
         "phase": answer.phase,
         **_why(answer.refusal),
@@ -125,7 +125,9 @@ def workload(answer: Workload, now: float) -> Object:
             "succeeded": members.succeeded,
             "failed": members.failed,
         },
-        "plannedNodes": [{"name": name, "members": number} for name, number in answer.nodes],
+        "plannedNodes": [
+            {"name": one.node, "members": one.members, "requests": encode_amounts(one.asked)} for one in answer.nodes
+        ],
         "observedAt": _micro_time(now),
     }
     if answer.since is not None:
@@ -134,6 +136,8 @@ def workload(answer: Workload, now: float) -> Object:
         status["position"] = answer.position
     if nodes < members.planned:
         status["plannedElsewhere"] = members.planned - nodes
+    if closer is not None:
+        status |= _closer(closer)
     meta: Object = {"name": name_of(answer.key.source, answer.name), "namespace": answer.key.namespace}
     if answer.uid:
         meta["uid"] = answer.uid
@@ -156,6 +160,25 @@ def queue(answer: QueueState, now: float) -> Object:
         status["parent"] = answer.parent
     meta: Object = {"name": answer.name, "creationTimestamp": None}
     return {"apiVersion": API_VERSION, "kind": QUEUES.kind, "metadata": meta, "status": status}
+
+
+def _closer(closer: Closer) -> Object:
+    told: Object = {
+        "startsWhen": [
+            {"reason": one.reason.value, "message": explain.mend(one.reason, one.detail), "detail": _detail(one.detail)}
+            for one in closer.mends
+        ],
+        "history": [{"since": _time(since), **_past(reason)} for since, reason in closer.past],
+    }
+    if closer.starts is not None:
+        told["expectedStart"] = _time(closer.starts)
+    return told
+
+
+def _past(reason: Reason | None) -> Object:
+    """A reason of earlier in words; HELD_ELSEWHERE where it had its places."""
+    reason = Reason.HELD_ELSEWHERE if reason is None else reason
+    return {"reason": reason.value, "message": explain.sentence(Refusal(reason))}
 
 
 def _waiter(one: Waiter) -> Object:
@@ -225,7 +248,7 @@ def _workload_cells(item: Object, now: float) -> list[Any]:
         status["queue"],
         str(status.get("position", "")),
         f"{members['bound'] + members['succeeded']}/{'?' if minimum is None else minimum}",
-        _age(now - (seconds_of(status["since"]) or now)) if "since" in status else "",
+        age(now - (seconds_of(status["since"]) or now)) if "since" in status else "",
     ]
 
 
@@ -237,7 +260,7 @@ def _queue_cells(item: Object, _now: float) -> list[Any]:
     return [name, state, status["share"], status["pending"], where, first["reason"]]
 
 
-def _age(seconds: float) -> str:
+def age(seconds: float) -> str:
     """A duration in its two largest units: `5s`, `3m20s`, `2d4h`."""
     left, parts = max(0, int(seconds)), []
     for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):

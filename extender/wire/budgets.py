@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from extender.core.model import Budget, Expression
 from extender.wire.fields import Object, Reader, metadata
+from extender.wire.selectors import expressions
 
 _SELECTOR = "spec.selector"
-_EXPRESSIONS = f"{_SELECTOR}.matchExpressions"
-_VALUED, _BARE = frozenset({"In", "NotIn"}), frozenset({"Exists", "DoesNotExist"})
 #: how many evictions a 32-bit status can allow
 _MOST = 2**31 - 1
 
@@ -52,33 +51,4 @@ def _selector(reader: Reader, spec: Object) -> tuple[Expression, ...] | None:
     if spec.get("selector") is None:
         return None
     selector = reader.mapping(spec, "selector", _SELECTOR)
-    labels = reader.mapping(selector, "matchLabels", f"{_SELECTOR}.matchLabels")
-    read = [_label(reader, labels, key) for key in sorted(labels)]
-    read += [_expression(reader, one) for one in reader.objects(selector, "matchExpressions", _EXPRESSIONS)]
-    return tuple(expression for expression in read if expression is not None)
-
-
-def _label(reader: Reader, labels: Object, key: str) -> Expression | None:
-    """One pair of matchLabels; None, which excludes no pod, when it is not understood."""
-    value = labels[key]
-    if value.__class__ is str:
-        return Expression(key, "In", (value,))
-    reader.note(f"{_SELECTOR}.matchLabels[{key}]", value, "a text")
-    return None
-
-
-def _expression(reader: Reader, one: Object) -> Expression | None:
-    """One of matchExpressions; None, which excludes no pod, when it is not understood."""
-    own = Reader()
-    key = own.text(one, "key", f"{_EXPRESSIONS}.key")
-    operator = own.text(one, "operator", f"{_EXPRESSIONS}.operator")
-    values = own.texts(one, "values", f"{_EXPRESSIONS}.values")
-    if not key:
-        own.say(f"{_EXPRESSIONS}.key", "is missing")
-    if operator not in _VALUED | _BARE:
-        own.note(f"{_EXPRESSIONS}.operator", operator, "an operator of label selectors")
-    elif bool(values) != (operator in _VALUED):
-        own.note(f"{_EXPRESSIONS}.values", values, f"what {operator} takes")
-    for problem in own.problems:
-        reader.take(problem)
-    return None if own.problems else Expression(key, operator, values)
+    return expressions(reader, selector, _SELECTOR)

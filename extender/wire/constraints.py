@@ -12,7 +12,7 @@ from functools import lru_cache
 import orjson
 
 from extender.core.model import CardRequest, Constraints, Expression, Shape, Term, Toleration
-from extender.core.resources import GPU, GPU_SHARE, HUNDREDTHS, Amounts, amounts
+from extender.core.resources import GPU, GPU_PARTS, GPU_SHARE, MIG, Amounts, amounts, parts_of
 from extender.wire.fields import Object, Reader
 
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
@@ -21,6 +21,8 @@ _TERMS = "spec.affinity.nodeAffinity.required.nodeSelectorTerms"
 _SOFT = "PreferNoSchedule"
 
 _NOWHERE = Constraints(affinity=())
+#: percent of a card
+_FULL = 100
 
 _Selector = tuple[tuple[str, str], ...]
 
@@ -44,20 +46,21 @@ def shape_of(reader: Reader, spec: Object, request: Amounts) -> Shape:
 
 
 @lru_cache(maxsize=8192)
-def with_cards(shape: Shape, cards: CardRequest | None) -> Shape:
-    """The shape of a pod that asks this of cards; the same object for equal ones."""
-    if cards is None:
+def with_gpus(shape: Shape, cards: CardRequest | None) -> Shape:
+    """The shape of a pod that asks for GPUs or MIG instances, and this of cards; the same object for equal ones."""
+    slices = sum(parts_of(name) * amount for name, amount in shape.request if name.startswith(MIG))
+    parts = slices + (_parts(shape.request, cards) if cards is not None else 0)
+    if not parts:
         return shape
-    request = amounts(dict(shape.request) | {GPU_SHARE: _hundredths(shape.request, cards)})
-    return replace(shape, request=request, cards=cards)
+    return replace(shape, request=amounts(dict(shape.request) | {GPU_SHARE: parts}), cards=cards)
 
 
-def _hundredths(request: Amounts, cards: CardRequest) -> int:
+def _parts(request: Amounts, cards: CardRequest) -> int:
     """GPUs asked x percentage of memory; where containers name different ones, of each its own."""
-    percents = {HUNDREDTHS if ask.percent is None else ask.percent for ask in cards.asks}
+    percents = {_FULL if ask.percent is None else ask.percent for ask in cards.asks}
     if len(percents) == 1:
-        return dict(request).get(GPU, 0) * percents.pop()
-    return sum(ask.number * (HUNDREDTHS if ask.percent is None else ask.percent) for ask in cards.asks)
+        return dict(request).get(GPU, 0) * percents.pop() * GPU_PARTS // _FULL
+    return sum(ask.number * (_FULL if ask.percent is None else ask.percent) for ask in cards.asks) * GPU_PARTS // _FULL
 
 
 @lru_cache(maxsize=8192)

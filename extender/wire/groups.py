@@ -10,15 +10,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from extender.core.ids import GroupKey, QueueName, Source, TaskName
-from extender.core.model import Group
+from extender.core.model import Group, PartRule
 from extender.core.reasons import Reason
 from extender.wire import marks
 from extender.wire.fields import Object, Reader, metadata
+from extender.wire.network import volcano_levels
+from extender.wire.selectors import expressions
 
 _MAX_PRIORITY = 2**31 - 1
 _INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 WHY_ANNOTATION = "muster.dev/why"
 _REASONS = frozenset(reason.value for reason in Reason)
+
+#: so many tasks and sub-groups of a group may have levels of their own
+_MAX_PARTS = 64
 
 _Tasks = tuple[tuple[TaskName, int], ...]
 
@@ -31,6 +36,7 @@ class _Stated:
     tasks: _Tasks = ()
     topology_required: str | None = None
     topology_preferred: str | None = None
+    parts: tuple[PartRule, ...] = ()
     schedule_timeout: int | None = None
     expected_duration: int | None = None
     preemptible: bool | None = None
@@ -57,6 +63,7 @@ def decode_group(source: Source, obj: object) -> Group:
         queue=_queue(reader, meta, spec),
         topology_required=stated.topology_required,
         topology_preferred=stated.topology_preferred,
+        parts=stated.parts,
         schedule_timeout=stated.schedule_timeout,
         expected_duration=stated.expected_duration,
         preemptible=stated.preemptible,
@@ -98,9 +105,10 @@ def _native_level(reader: Reader, spec: Object) -> str | None:
 
 
 def _scheduler_plugins(reader: Reader, spec: Object, status: Object) -> _Stated:
+    unstated = spec.get("scheduleTimeoutSeconds") == 0  # as controllers write it that leave it to the scheduler
     return _Stated(
         min_member=_minimum(reader, spec, "minMember", "spec.minMember"),
-        schedule_timeout=_seconds(reader, spec, "scheduleTimeoutSeconds"),
+        schedule_timeout=None if unstated else _seconds(reader, spec, "scheduleTimeoutSeconds"),
     )
 
 
@@ -111,12 +119,32 @@ def _volcano(reader: Reader, spec: Object, status: Object) -> _Stated:
         (TaskName(name), reader.integer(minima, name, f"{path}[{name}]", 0, marks.MAX_MEMBERS))
         for name in sorted(minima)
     ]
+    stated = tuple((name, minimum) for name, minimum in tasks if minimum)
     waiting, reason, _ = _condition(reader, status, "Unschedulable")
+    least = _minimum(reader, spec, "minMember", "spec.minMember")
+    if least is not None and least < sum(minimum for _, minimum in stated):
+        stated = ()  # Volcano states all pods of a task for who names no minimum of it, and then looks at none of them
+    required, preferred = volcano_levels(reader, spec, "spec")
     return _Stated(
-        min_member=_minimum(reader, spec, "minMember", "spec.minMember"),
-        tasks=tuple((name, minimum) for name, minimum in tasks if minimum),
+        min_member=least,
+        tasks=stated,
+        topology_required=required,
+        topology_preferred=preferred,
+        parts=_subgroups(reader, spec),
         stated_reason=reason if waiting == "True" else "",
     )
+
+
+def _subgroups(reader: Reader, spec: Object) -> tuple[PartRule, ...]:
+    """Volcano's sub-groups that must each be inside one HyperNode."""
+    path, found = "spec.subGroupPolicy", []
+    for policy in reader.objects(spec, "subGroupPolicy", path)[:_MAX_PARTS]:
+        required, _ = volcano_levels(reader, policy, path)
+        selector = expressions(reader, reader.mapping(policy, "labelSelector", path), f"{path}.labelSelector")
+        keys = reader.texts(policy, "matchLabelKeys", f"{path}.matchLabelKeys")
+        if required is not None:
+            found.append(PartRule(required, None, selector, keys))
+    return tuple(found)
 
 
 def _muster(reader: Reader, spec: Object, status: Object) -> _Stated:
@@ -125,6 +153,7 @@ def _muster(reader: Reader, spec: Object, status: Object) -> _Stated:
     return _Stated(
         min_member=_minimum(reader, spec, "minMember", "spec.minMember"),
         tasks=_muster_tasks(reader, spec),
+        parts=_muster_parts(reader, spec),
         topology_required=reader.text(topology, "required", "spec.topology.required") or None,
         topology_preferred=reader.text(topology, "preferred", "spec.topology.preferred") or None,
         schedule_timeout=_seconds(reader, spec, "scheduleTimeoutSeconds"),
@@ -149,6 +178,20 @@ def _muster_tasks(reader: Reader, spec: Object) -> _Tasks:
             reader.say(f"{path}[{name}].minMember", "is missing")
         minima[name] = minimum or 0
     return tuple((name, minimum) for name, minimum in minima.items() if minimum)
+
+
+def _muster_parts(reader: Reader, spec: Object) -> tuple[PartRule, ...]:
+    """Tasks of which all members, or so many by index, must be in one domain."""
+    path, found = "spec.tasks[].topology", []
+    for task in reader.objects(spec, "tasks", "spec.tasks")[:_MAX_PARTS]:
+        wish = reader.mapping(task, "topology", path)
+        level = reader.text(wish, "required", f"{path}.required")
+        size = reader.integer(wish, "size", f"{path}.size", 1, marks.MAX_MEMBERS)
+        if level:
+            found.append(PartRule(level, TaskName(reader.text(task, "name", "spec.tasks.name")), size=size))
+        elif wish:
+            reader.say(f"{path}.required", "is missing")
+    return tuple(found)
 
 
 _READERS: dict[Source, Callable[[Reader, Object, Object], _Stated]] = {

@@ -19,7 +19,15 @@ GROUP_LABEL = "muster.dev/pod-group"
 TASK_LABEL = "muster.dev/task"
 SCHEDULER_PLUGINS_LABEL = "scheduling.x-k8s.io/pod-group"
 VOLCANO_GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
+#: Volcano's newer name for the same
+VOLCANO_GROUP_ANNOTATION_2 = "scheduling.volcano.sh/group-name"
 VOLCANO_TASK_ANNOTATION = "volcano.sh/task-spec"
+#: the queue of a pod that stands alone, as Volcano reads it
+VOLCANO_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+KUEUE_GROUP_LABEL = "kueue.x-k8s.io/pod-group-name"
+KUEUE_COUNT_ANNOTATION = "kueue.x-k8s.io/pod-group-total-count"
+#: true: the pods are made one after the other, as a StatefulSet's are, and must not wait for each other
+KUEUE_FAST_ANNOTATION = "kueue.x-k8s.io/pod-group-fast-admission"
 MIN_MEMBER_ANNOTATION = "muster.dev/min-member"
 EXPECTED_DURATION_ANNOTATION = "muster.dev/expected-duration-seconds"
 CHECKPOINT_ANNOTATION = "muster.dev/last-checkpoint"
@@ -29,14 +37,17 @@ TOPOLOGY_PREFERRED_ANNOTATION = "muster.dev/topology-preferred"
 #: any change of a rejected pod makes the scheduler look at it again; ours is of this annotation
 WAKE_ANNOTATION = "muster.dev/wake"
 
-#: labels in which controllers state a pod's role: Kubeflow (new, then old names), JobSet
+#: labels in which controllers state a pod's role: Kubeflow (new, then old names), JobSet, Ray, Spark
 ROLE_LABELS = (
     "training.kubeflow.org/replica-type",
     "training.kubeflow.org/job-role",
     "replica-type",
     "tf-replica-type",
     "pytorch-replica-type",
+    "mpi-job-role",
     "jobset.sigs.k8s.io/replicatedjob-name",
+    "ray.io/group",
+    "spark-role",
 )
 #: LeaderWorkerSet numbers the pods of a replica; 0 leads
 WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
@@ -57,9 +68,11 @@ def group_of(reader: Reader, namespace: str, uid: str, spec: Object, labels: Obj
     for parent, key, source in (
         (labels, SCHEDULER_PLUGINS_LABEL, Source.SCHEDULER_PLUGINS),
         (notes, VOLCANO_GROUP_ANNOTATION, Source.VOLCANO),
+        (notes, VOLCANO_GROUP_ANNOTATION_2, Source.VOLCANO),
         (labels, GROUP_LABEL, Source.MUSTER),
+        (labels, KUEUE_GROUP_LABEL, Source.KUEUE),
     ):
-        if key in parent:
+        if key in parent and not (source is Source.KUEUE and notes.get(KUEUE_FAST_ANNOTATION) == "true"):
             name = reader.text(parent, key, key)
             if name:
                 return GroupKey(source, namespace, name)
@@ -85,17 +98,26 @@ def queue_of(reader: Reader, labels: Object) -> QueueName | None:
     return QueueName(reader.text(labels, QUEUE_LABEL, QUEUE_LABEL)) or None
 
 
+def pod_queue_of(reader: Reader, labels: Object, notes: Object) -> QueueName | None:
+    """The queue that a pod names: by our label, else as for Volcano."""
+    named = queue_of(reader, labels)
+    if named is None and VOLCANO_QUEUE_ANNOTATION in notes:
+        named = QueueName(reader.text(notes, VOLCANO_QUEUE_ANNOTATION, VOLCANO_QUEUE_ANNOTATION)) or None
+    return named
+
+
 def managed(reader: Reader, labels: Object) -> bool:
     """Whether the labels of a namespace put it under management."""
     return reader.text(labels, MANAGED_LABEL, MANAGED_LABEL) in MANAGED_VALUES
 
 
-def declared_of(reader: Reader, notes: Object) -> Declared:
-    """What the annotations of a member say of its group."""
+def declared_of(reader: Reader, source: Source, notes: Object) -> Declared:
+    """What the annotations of a member say of its group, which is of this source."""
     if not any(map(notes.__contains__, _DECLARATIONS)):
         return _NOTHING
+    count = KUEUE_COUNT_ANNOTATION if source is Source.KUEUE else MIN_MEMBER_ANNOTATION
     return Declared(
-        min_member=_written_integer(reader, notes, MIN_MEMBER_ANNOTATION, MAX_MEMBERS),
+        min_member=_written_integer(reader, notes, count, MAX_MEMBERS),
         expected_duration=_written_integer(reader, notes, EXPECTED_DURATION_ANNOTATION, MAX_SECONDS),
         preemptible=_written_flag(reader, notes, PREEMPTIBLE_ANNOTATION),
         topology_required=_written_level(reader, notes, TOPOLOGY_REQUIRED_ANNOTATION),
@@ -138,6 +160,7 @@ def _written_level(reader: Reader, notes: Object, key: str) -> str | None:
 
 _DECLARATIONS = (
     MIN_MEMBER_ANNOTATION,
+    KUEUE_COUNT_ANNOTATION,
     EXPECTED_DURATION_ANNOTATION,
     PREEMPTIBLE_ANNOTATION,
     TOPOLOGY_REQUIRED_ANNOTATION,

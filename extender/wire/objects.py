@@ -9,6 +9,7 @@ from __future__ import annotations
 from extender.wire.budgets import decode_budget
 from extender.wire.fields import DecodeError, metadata
 from extender.wire.groups import decode_group
+from extender.wire.network import decode_hypernode, decode_kueue_topology, kueue_topology
 from extender.wire.nodes import decode_node
 from extender.wire.pods import decode_pod
 from extender.wire.queues import decode_queue, encode_queue_status
@@ -24,6 +25,8 @@ __all__ = [
     "DecodeError",
     "decode_budget",
     "decode_group",
+    "decode_hypernode",
+    "decode_kueue_topology",
     "decode_lease",
     "decode_namespace",
     "decode_node",
@@ -33,5 +36,6 @@ __all__ = [
     "decode_topology",
     "encode_open_queues",
     "encode_queue_status",
+    "kueue_topology",
     "metadata",
 ]

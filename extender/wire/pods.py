@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from extender.core.ids import NodeName, PodUid
 from extender.core.model import Owner, Pod
-from extender.core.resources import GPU
-from extender.wire import constraints, hami, marks, requests
+from extender.core.resources import GPU, MIG
+from extender.wire import constraints, hami, marks, places, requests
 from extender.wire.fields import Object, Reader, metadata
 
 _MAX_PRIORITY = 2**31 - 1
@@ -31,16 +31,20 @@ def decode_pod(obj: object) -> Pod:
     namespace = reader.text(meta, "namespace", "metadata.namespace") or "default"
     phase = reader.text(status, "phase", "status.phase") or "Pending"
     bound_at, rejection = _scheduled(reader, status)
+    task = marks.task_of(reader, labels, notes)
+    index = places.index_of(labels, notes, meta["name"])
+    parts, prefers = places.parts_of(reader, labels, notes, task, index)
     request = requests.pod_request(reader, spec, status)
     shape = constraints.shape_of(reader, spec, request)
-    if any(name.startswith(GPU) for name, _ in request):
-        shape = constraints.with_cards(shape, hami.card_request(reader, spec, notes))
+    group = marks.group_of(reader, namespace, meta["uid"], spec, labels, notes)
+    if any(name.startswith((GPU, MIG)) for name, _ in request):
+        shape = constraints.with_gpus(shape, hami.card_request(reader, spec, notes))
     return Pod(
         uid=PodUid(meta["uid"]),
         namespace=namespace,
         name=meta["name"],
         shape=shape,
-        group=marks.group_of(reader, namespace, meta["uid"], spec, labels, notes),
+        group=group,
         scheduler=reader.text(spec, "schedulerName", "spec.schedulerName") or _DEFAULT_SCHEDULER,
         node=NodeName(reader.text(spec, "nodeName", "spec.nodeName")) or None,
         nominated=NodeName(reader.text(status, "nominatedNodeName", "status.nominatedNodeName")) or None,
@@ -48,9 +52,12 @@ def decode_pod(obj: object) -> Pod:
         terminating=meta.get("deletionTimestamp") is not None,
         gates=_gates(reader, spec),
         priority=reader.integer(spec, "priority", "spec.priority", -_MAX_PRIORITY - 1, _MAX_PRIORITY) or 0,
-        task=marks.task_of(reader, labels, notes),
-        queue=marks.queue_of(reader, labels),
-        declared=marks.declared_of(reader, notes),
+        task=task,
+        queue=marks.pod_queue_of(reader, labels, notes),
+        declared=marks.declared_of(reader, group.source, notes),
+        index=index,
+        parts=parts,
+        prefers=prefers,
         owner=_owner(reader, meta),
         labels=_sorted(labels),
         checkpoint=marks.checkpoint_of(notes),

@@ -11,7 +11,7 @@ from typing import Any
 
 from extender.core.ids import QueueName, Source
 from extender.core.model import Queue, QueueCondition, QueueStatus
-from extender.core.resources import CPU, GPU, GPU_SHARE, HUNDREDTHS, PODS, Amounts
+from extender.core.resources import CPU, GPU, GPU_PARTS, GPU_SHARE, PODS, Amounts
 from extender.wire import quantity, requests
 from extender.wire.fields import Object, Reader, metadata
 
@@ -93,7 +93,7 @@ def _charged(limits: Amounts, shared: bool) -> Amounts:
         return limits
     found = dict(limits)
     if GPU in found:
-        found[GPU_SHARE] = HUNDREDTHS * found.pop(GPU)
+        found[GPU_SHARE] = GPU_PARTS * found.pop(GPU)
     return tuple(sorted(found.items()))
 
 

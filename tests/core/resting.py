@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from extender.core import planning
+from extender.core import placing, planning
 from extender.core.feasibility import Feasibility
 from extender.core.ids import Source
 from extender.core.ledger import Ledger
@@ -77,7 +77,7 @@ def at_rest(cluster: Cluster) -> None:
             wish = engine.usage.tree.refusal(queue, key.namespace) or wish
         if isinstance(wish, planning.Wish):
             scratch = Room(room.snapshot)
-            outcome = planning.fulfil(wish, scratch, engine._plans.allowance(key, scratch, engine.usage))
+            outcome = placing.fulfil(wish, scratch, engine._plans.allowance(key, scratch, engine.usage))
             left = outcome if isinstance(outcome, Refusal) or outcome.places == () else None
             assert left is not None, f"{key} waits for {entry.refusal.reason}, and there is room"
         else:

@@ -11,7 +11,7 @@ from extender.core.ids import QueueName
 from extender.core.model import Node, Queue, Shape
 from extender.core.quota import Tree, grants
 from extender.core.reasons import Reason
-from extender.core.resources import GPU_SHARE
+from extender.core.resources import GPU_PARTS, GPU_SHARE
 from extender.core.usage import Usage
 from tests import builders
 from tests.builders import GPU, gpu_node, group_key, make_queue, make_shape
@@ -155,11 +155,11 @@ def test_only_nodes_that_take_pods_have_room_for_guarantees() -> None:
 
 def part(percent: int, count: int = 1) -> Shape:
     """What a pod asks for that takes so much of each of its cards."""
-    return make_shape({GPU: count, GPU_SHARE: count * percent})
+    return make_shape({GPU: count, GPU_SHARE: count * percent * GPU_PARTS // 100})
 
 
 def by_share(name: str, gpus: int, **fields: object) -> Queue:
-    return make_queue(name, capability=((GPU_SHARE, 100 * gpus),), by_share=True, **fields)
+    return make_queue(name, capability=((GPU_SHARE, GPU_PARTS * gpus),), by_share=True, **fields)
 
 
 def test_each_queue_counts_gpus_in_its_own_way() -> None:
@@ -193,7 +193,7 @@ def test_without_a_queue_that_charges_by_share_nothing_of_it_is_counted() -> Non
 @pytest.mark.parametrize("queue", ["parts", "wholes"])
 def test_who_owns_gpus_in_one_way_of_counting_owns_them(queue: str) -> None:
     queues = (
-        make_queue("parts", deserved=((GPU_SHARE, 200),), by_share=True),
+        make_queue("parts", deserved=((GPU_SHARE, 2 * GPU_PARTS),), by_share=True),
         make_queue("wholes", deserved=((GPU, 2),)),
         make_queue("nothing"),
     )

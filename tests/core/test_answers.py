@@ -67,7 +67,7 @@ def test_a_gang_goes_from_waiting_over_starting_to_running_and_ended():
     said = asked(driver, key)
     assert (said.phase, said.refusal, said.position) == ("Pending", Refusal(Reason.HELD_ELSEWHERE), None)
     assert (said.members.planned, said.since) == (2, driver.now)
-    assert said.nodes == (("gpu-0", 1), ("gpu-1", 1))
+    assert [(one.node, one.members, dict(one.asked)[GPU]) for one in said.nodes] == [("gpu-0", 1, 8), ("gpu-1", 1, 8)]
     driver.see(*(builders.bound(pod, f"gpu-{n}") for n, pod in enumerate(pods)))
     driver.tick()
     said = asked(driver, key)

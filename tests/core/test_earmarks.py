@@ -159,9 +159,9 @@ def test_a_call_that_is_held_on_a_node_with_an_earmark_is_not_adopted() -> None:
 def test_a_dry_run_says_who_would_go_and_changes_nothing() -> None:
     played = Played({"n": 4}, [queue("q")], LOW, HIGH)
     engine, key = played.engine.engine, builders.group_key("high")
-    assert engine.would_evict(builders.group_key("low"), played.engine.now) is None
+    assert engine.would_evict(engine.entries[builders.group_key("low")], played.engine.now) is None
     before = len(played.evictions), kept(played)
-    decision = engine.would_evict(key, played.engine.now)
+    decision = engine.would_evict(engine.entries[key], played.engine.now)
     assert isinstance(decision, Decision)
     assert decision.losses == ()  # those that leave already are enough
     assert [node for _, node in decision.plan.places] == ["n", "n"]
@@ -171,5 +171,6 @@ def test_a_dry_run_says_who_would_go_and_changes_nothing() -> None:
 
 def test_a_dry_run_says_why_nobody_would() -> None:
     played = Played({"n": 4}, [queue("q", 2), queue("p", 4)], Work("low", "p", ("n",) * 4), waits("next", "q", 2))
-    found = played.engine.engine.would_evict(builders.group_key("next"), played.engine.now)
+    engine = played.engine.engine
+    found = engine.would_evict(engine.entries[builders.group_key("next")], played.engine.now)
     assert found == Refusal(Reason.NO_VICTIMS, (("queue", "p"),))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from extender.core import explain, messages, verbs
-from extender.core.model import Node, Pod, Taint
+from extender.core.model import MIG_STATE_LABEL, Node, Pod, Taint
 from extender.core.reasons import Reason
 from extender.core.records import OFFERED_SECONDS, PUT_ASIDE_SECONDS, REFUSED_RETRY_SECONDS
 from tests import builders
@@ -46,6 +46,7 @@ LOSSES: list[object] = [
     pytest.param(lambda e, n: e.see(replace(n, unschedulable=True)), id="cordoned"),
     pytest.param(lambda e, n: e.see(replace(n, ready=False)), id="not ready"),
     pytest.param(lambda e, n: e.see(replace(n, taints=(Taint("bad", "", "NoSchedule"),))), id="tainted"),
+    pytest.param(lambda e, n: e.see(replace(n, labels={MIG_STATE_LABEL: "pending"})), id="cut anew"),
     pytest.param(lambda e, n: e.see(gpu_node(str(n.name), 7)), id="shrunk"),
     pytest.param(lambda e, n: e.see(filled(n)), id="filled by a foreign pod"),
 ]

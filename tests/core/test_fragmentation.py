@@ -170,11 +170,11 @@ def test_fragments_and_their_growth_are_as_counted_card_by_card(room: Room, shap
         return
     assert fragments is not None
     before = [slow_fragments(room, row) for row in rows.tolist()]
-    assert fragments.lost(rows).tolist() == pytest.approx(before, abs=1e-6)
+    assert fragments.lost(room, rows).tolist() == pytest.approx(before, abs=1e-6)
     fitting = [row for row in rows.tolist() if isinstance(placed_on(room, shape, row), Placement)]
     if not fitting:
         return
-    growth = fragments.growth(shape, room.snapshot.want(shape), np.array(fitting))
+    growth = fragments.growth(room, shape, room.snapshot.want(shape), np.array(fitting))
     for row, found in zip(fitting, growth.tolist(), strict=True):
         after = room.copy()
         one = placed_on(after, shape, row)
@@ -201,9 +201,14 @@ def test_what_is_kept_of_a_room_is_as_worked_out_anew(room: Room, shapes: list[S
         if not isinstance(found, Placement):
             continue
         found.take(room)
-        kept, anew = fragmentation.of(room), fragmentation.of(room.copy())
-        if kept is not None and anew is not None:
-            assert kept.lost(rows).tolist() == pytest.approx(anew.lost(rows).tolist())
+        kept = fragmentation.of(room)
+        typical = fragmentation.Typical.of(room.snapshot)
+        if kept is not None and typical is not None:
+            anew = fragmentation.Fragments(room, typical)
+            assert kept.lost(room, rows).tolist() == pytest.approx(anew.lost(room, rows).tolist())
+            other = room.copy()
+            other.free[0] += 1  # another room over the same nodes, in between
+            assert kept.lost(other, rows).tolist() == pytest.approx(anew.lost(other, rows).tolist())
 
 
 # --- what they are for ---------------------------------------------------------------------------
@@ -268,5 +273,5 @@ def test_nodes_out_of_use_are_not_counted() -> None:
 
 def test_snapshots_of_one_workload_and_the_same_nodes_share_what_is_typical() -> None:
     world, feasibility = make_world(gpu_node("a"), *waiting(2, ONE)), Feasibility()
-    first, second = (Snapshot.take(world, feasibility) for _ in range(2))
-    assert fragmentation._typical(first) is fragmentation._typical(second) is not None
+    first, second = (Room(Snapshot.take(world, feasibility)) for _ in range(2))
+    assert fragmentation.of(first) is fragmentation.of(second) is not None

@@ -11,6 +11,7 @@ from extender.core import messages
 from extender.core.gate_messages import Why
 from extender.core.holds import Hold, InvalidMove, State
 from extender.core.ids import QUEUE_GATE
+from extender.core.model import MIG_STATE_LABEL
 from extender.core.model import Hold as ShownHold
 from tests.builders import GPU, bound, gpu_node, group_key, make_group, make_pod, make_pods
 from tests.core.gate_driver import Driver, answers, asked, binds
@@ -53,6 +54,7 @@ WATCH_MAY_BE_BEHIND = {
     "no room": (gpu_node(gpus=0), Why.NO_ROOM),
     "a cordoned node": (gpu_node(unschedulable=True), Why.NODE_CLOSED),
     "a node that is not ready": (gpu_node(ready=False), Why.NODE_CLOSED),
+    "a node whose GPUs are being cut anew": (gpu_node(labels={MIG_STATE_LABEL: "rebooting"}), Why.NODE_CLOSED),
     "an unknown node": (gpu_node("gpu-1"), Why.NODE_GONE),
 }
 

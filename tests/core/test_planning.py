@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.core import planning
+from extender.core import placing, planning
 from extender.core.feasibility import Feasibility
 from extender.core.ids import NodeName, TaskName
 from extender.core.ledger import Ledger, Reservation, Slot
@@ -280,7 +280,7 @@ def test_a_wish_is_fulfilled(
     extra = members(*surplus) if surplus else ()
     there = room(*gpus)
     before = there.free.copy()
-    found = planning.fulfil(Wish(wanted, wanted[:least], extra), there, builders.make_allowance(there))
+    found = placing.fulfil(Wish(wanted, wanted[:least], extra), there, builders.make_allowance(there))
     if placed is None:
         assert isinstance(found, Refusal)
         assert found.reason in (left, Reason.FRAGMENTED)
@@ -307,7 +307,7 @@ def test_a_wish_is_fulfilled(
 def test_a_group_begins_with(gpus: list[int], whole: list[int], least: int, placed: set[str] | None) -> None:
     wanted, there = members(*whole), room(*gpus)
     before = there.free.copy()
-    found = planning.begin(Wish(wanted, wanted[:least]), there, builders.make_allowance(there))
+    found = placing.begin(Wish(wanted, wanted[:least]), there, builders.make_allowance(there))
     if placed is None:
         assert isinstance(found, Refusal)
         assert (there.free == before).all()
@@ -325,7 +325,7 @@ def test_a_group_begins_where_all_of_it_has_room() -> None:
     there = builders.make_room(*nodes, builders.make_topology("rack"))
     wanted = members(1, 1, 1, 1)
     wish = Wish(wanted, wanted[:2], required="rack")
-    found = planning.begin(wish, there, builders.make_allowance(there))
+    found = placing.begin(wish, there, builders.make_allowance(there))
     assert isinstance(found, Plan)
     assert [node for _, node in found.places] == ["wide", "wide"]
 
@@ -334,7 +334,7 @@ def test_what_a_group_begins_with_counts_against_its_queue() -> None:
     there = room(8)
     allowance = builders.make_allowance(there, builders.make_queue(capability=((GPU, 5),)), queue="research")
     wanted = members(1, 1, 1, 1)
-    assert isinstance(planning.begin(Wish(wanted, wanted[:2]), there, allowance), Plan)
+    assert isinstance(placing.begin(Wish(wanted, wanted[:2]), there, allowance), Plan)
     assert allowance.refusal([(ONE, 3)]) is None
     assert allowance.refusal([(ONE, 4)]) is not None
 
@@ -350,7 +350,7 @@ def test_a_plan_never_takes_more_than_there_is_nor_starts_half(
     extra = tuple(replace(m, slot=Slot(f"s-{m.slot}")) for m in members(*surplus))
     there = room(*gpus)
     before = there.free.copy()
-    found = planning.fulfil(
+    found = placing.fulfil(
         Wish(wanted, wanted[:least] if least < len(wanted) else (), extra), there, builders.make_allowance(there)
     )
     if isinstance(found, Refusal):
@@ -388,7 +388,7 @@ def test_what_a_group_waits_for_that_lacks_members(
     shape = make_shape({GPU: 1}, **constraints)
     whole = (member("a", shape=shape), expected(0, shape=shape))
     there = room(gpus)
-    found = planning.fulfil(Wish(whole, missing=missing(1, 2)), there, builders.make_allowance(there))
+    found = placing.fulfil(Wish(whole, missing=missing(1, 2)), there, builders.make_allowance(there))
     assert (found if isinstance(found, Refusal) else None) == wanted
 
 
@@ -396,7 +396,7 @@ def test_members_of_one_shape_and_other_lists_are_placed_each_within_its_own() -
     there = room(1, 1, 1)
     lists = [frozenset({NodeName(f"gpu-{n}")}) for n in (2, 0, 1)]
     wanted = tuple(member(f"m{n}", allowed=names) for n, names in enumerate(lists))
-    found = planning.fulfil(Wish(wanted), there, builders.make_allowance(there))
+    found = placing.fulfil(Wish(wanted), there, builders.make_allowance(there))
     assert isinstance(found, Plan)
     assert {m.slot: node for m, node in found.places} == {
         "uid-m0": "gpu-2",

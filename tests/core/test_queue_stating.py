@@ -10,9 +10,9 @@ from extender.core import messages
 from extender.core.ids import QueueName, Source
 from extender.core.model import Pod, Queue, QueueCondition, QueueStatus
 from extender.core.queue_stating import RETRY_SECONDS, WRITE_SECONDS, WRITES_A_LOOK
-from extender.core.resources import MAX_AMOUNT
+from extender.core.resources import GPU_PARTS, GPU_SHARE, MAX_AMOUNT, parts_of
 from tests import builders
-from tests.builders import GPU, gpu_node, make_pod, make_queue
+from tests.builders import GPU, gpu_node, make_node, make_pod, make_queue
 from tests.core.engine_driver import START, Driver
 
 
@@ -39,6 +39,18 @@ def test_what_runs_and_what_waits_is_told_at_every_level() -> None:
     valid = (QueueCondition("Valid", True, "Valid", "", int(START)),)
     assert newest(engine, "a") == QueueStatus(allocated, "1.00", 2, "Open", 0, valid)
     assert newest(engine, "dept") == QueueStatus(allocated, "1.00", 0, "Open", 4, valid)
+
+
+def test_mig_instances_are_told_as_they_are_and_by_share_as_whole_gpus_too() -> None:
+    profile = "nvidia.com/mig-3g.20gb"
+    node = make_node("mig", {profile: 4})
+    queues = make_queue("dept"), make_queue("a", parent="dept", by_share=True, capability=((GPU_SHARE, 2 * GPU_PARTS),))
+    request = {profile: 1, GPU_SHARE: parts_of(profile)}
+    engine = Driver(node, *queues, *(make_pod(f"a-{n}", request, queue=QueueName("a")) for n in range(3)))
+    engine.tick()
+    engine.tick(WRITE_SECONDS)
+    assert newest(engine, "a").allocated == ((GPU, 2), (profile, 3), ("pods", 3))
+    assert newest(engine, "dept").allocated == ((profile, 3), ("pods", 3))
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,9 @@ def test_another_reason_is_said_when_the_namespace_names_another_queue() -> None
 
 
 def test_objects_of_other_sources_are_their_controllers_to_write() -> None:
-    engine = Driver(*(make_group("train", 4, source=source) for source in Source if source not in ("pod", "muster")))
+    engine = Driver(
+        *(make_group("train", 4, source=source) for source in Source if source not in ("pod", "muster", "kueue"))
+    )
     assert statements(engine.ticks(60)) == []
 
 

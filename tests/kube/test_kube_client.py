@@ -2,6 +2,7 @@
 """One call: what each kind of answer becomes, what is sent, and how credentials stay fresh."""
 
 import asyncio
+import json
 import pathlib
 import ssl
 from typing import Any
@@ -257,6 +258,39 @@ async def test_a_bad_kubeconfig_is_named(tmp_path: pathlib.Path, text: str | Non
     with pytest.raises(errors.Unconfigured, match="config"):
         async with client.connect(str(path), component="c", observer=observing.Silent()):
             pass
+
+
+def test_the_kubeconfig_is_looked_for_where_kubectl_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setattr(pathlib.Path, "home", lambda: tmp_path)
+    assert credentials.find_kubeconfig("named", {"KUBECONFIG": "other"}) == "named"
+    assert credentials.find_kubeconfig(None, {"KUBECONFIG": "one:two"}) == "one:two"
+    assert credentials.find_kubeconfig(None, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}) is None
+    with pytest.raises(errors.Unconfigured, match="does not exist"):
+        credentials.find_kubeconfig(None, {})
+    usual = tmp_path / ".kube" / "config"
+    usual.parent.mkdir()
+    usual.touch()
+    assert credentials.find_kubeconfig(None, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}) == str(usual)
+
+
+CLUSTER = {"name": "c", "cluster": {"server": "https://example:6443"}}
+
+
+def test_the_namespace_is_that_of_the_context(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "config"
+    contexts = [
+        {"name": "a", "context": {"cluster": "c", "namespace": "team"}},
+        {"name": "b", "context": {"user": "u"}},
+    ]
+    path.write_text(json.dumps({"current-context": "a", "contexts": contexts, "clusters": [CLUSTER], "users": []}))
+    assert [credentials.namespace_of(str(path), name) for name in (None, "a", "b")] == ["team", "team", "default"]
+    for context, text in (("x", None), (None, "[]"), (None, "{"), ("a", "contexts: 7")):
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(errors.Unconfigured, match="config"):
+            credentials.namespace_of(str(path), context)
 
 
 async def test_outside_a_cluster_no_file_means_a_named_error(monkeypatch: pytest.MonkeyPatch) -> None:

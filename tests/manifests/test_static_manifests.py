@@ -359,6 +359,20 @@ def test_neither_the_cluster_nor_muster_itself_can_come_to_depend_on_muster() ->
     assert all(f"'{name}'" in places for name in kept["values"])
 
 
+def test_policies_know_the_marks_that_are_read() -> None:
+    """A pod whose queue may stand elsewhere than in its label is gated, and no mark of it changes."""
+    elsewhere = {marks.SCHEDULER_PLUGINS_LABEL, marks.GROUP_LABEL, marks.VOLCANO_GROUP_ANNOTATION}
+    elsewhere |= {marks.VOLCANO_GROUP_ANNOTATION_2, marks.VOLCANO_QUEUE_ANNOTATION}
+    for name in ("muster-queue-gate", "muster-managed"):
+        mutation, _ = policies("MutatingAdmissionPolicy")[name]
+        (marked,) = (one["expression"] for one in mutation["variables"] if one["name"] == "marked")
+        assert all(f"'{key}'" in marked for key in elsewhere)
+    fixed, _ = policies("ValidatingAdmissionPolicy")["muster-marks"]
+    texts = " ".join(one["expression"] for one in fixed["variables"])
+    others = {marks.KUEUE_GROUP_LABEL, marks.QUEUE_LABEL, marks.TASK_LABEL, marks.VOLCANO_TASK_ANNOTATION}
+    assert all(f"'{key}'" in texts for key in elsewhere | others)
+
+
 def schema_nodes(schema: Object, path: str, asked: bool) -> Iterator[tuple[str, Object, bool]]:
     """Every node of a schema, its path, and whether it is what users write (spec)."""
     yield path, schema, asked

@@ -76,12 +76,14 @@ def test_cycles_plans_and_single_gauges_appear(extender):
     extender.plan(0.04)
     extender.ledger_difference(2)
     extender.usage_difference(3)
+    extender.fragmented(2.5)
     extender.active(True)
     told = series(extender)
     assert told["muster_extender_cycle_seconds_count"] == 1
     assert told["muster_extender_plan_seconds_sum"] == 0.04
     assert told["muster_extender_ledger_difference"] == 2
     assert told["muster_extender_usage_difference"] == 3
+    assert told["muster_extender_fragmented_gpus"] == 2.5
     assert told["muster_extender_active"] == 1
 
 

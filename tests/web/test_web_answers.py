@@ -273,6 +273,16 @@ async def test_a_group_is_found_by_its_name_only(world, reader):
     assert await reader.refused("namespaces/other/workloads/pod:web") == (404, "NotFound")
 
 
+async def test_what_would_end_its_wait_is_worked_out_for_one_group_and_not_for_lists(world, reader):
+    world.see(builders.gpu_node(gpus=1), builders.make_pod("web", {GPU: 2}))
+    status = (await reader.get("namespaces/team/workloads/pod:web"))["status"]
+    (change,) = status["startsWhen"]
+    assert (change["reason"], change["detail"][0]) == ("InsufficientResources", {"name": "pods", "value": 1})
+    assert [one["reason"] for one in status["history"]] == ["InsufficientResources"]
+    (listed,) = (await reader.get("workloads"))["items"]
+    assert not {"startsWhen", "history"} & set(listed["status"])
+
+
 async def test_a_list_comes_in_pages_that_together_are_all_and_nothing_twice(world, reader, monkeypatch):
     monkeypatch.setattr(answers, "PAGE", 7)
     pods = [builders.make_pod(f"p-{n:02}", namespace=f"ns-{n % 3}") for n in range(20)]

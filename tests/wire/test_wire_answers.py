@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from extender.core import answers as core
 from extender.core.ids import GroupKey, NodeName, QueueName, Source
+from extender.core.mending import Mend
 from extender.core.model import QueueStatus
 from extender.core.reasons import Reason, Refusal
 from extender.wire import answers
@@ -83,10 +84,35 @@ def test_a_running_group_has_no_reason_and_no_position():
 
 
 def test_planned_nodes_that_are_not_named_are_counted():
-    placed = workload(nodes=((NodeName("n0"), 3),), members=core.Members(8, 8, 8, 0, 0, 0))
+    placed = workload(nodes=(core.Places(NodeName("n0"), 3, (("cpu", 1500),)),), members=core.Members(8, 8, 8, 0, 0, 0))
     status = answers.workload(placed, NOW)["status"]
-    assert status["plannedNodes"] == [{"name": "n0", "members": 3}]
+    assert status["plannedNodes"] == [{"name": "n0", "members": 3, "requests": {"cpu": "1500m"}}]
     assert status["plannedElsewhere"] == 5
+
+
+def test_what_would_end_the_wait_and_what_was_before_have_the_words_of_their_reasons():
+    changes = (Mend(Reason.QUOTA, (("queue", "q"), ("more", 4))), Mend(Reason.QUEUED))
+    past = ((NOW - 60, Reason.QUEUED), (NOW - 30, None))
+    status = answers.workload(workload(), NOW, core.Closer(changes, NOW + 60, past))["status"]
+    assert status["startsWhen"] == [
+        {
+            "reason": "QuotaExceeded",
+            "message": "the queue uses so much less, or may use so much more (queue q, more 4)",
+            "detail": [{"name": "queue", "value": "q"}, {"name": "more", "value": 4}],
+        },
+        {"reason": "Queued", "message": "its turn comes: those before it are looked at first", "detail": []},
+    ]
+    assert status["expectedStart"] == "2026-01-01T00:01:00Z"
+    assert status["history"] == [
+        {"since": "2025-12-31T23:59:00Z", "reason": "Queued", "message": "waiting in its queue"},
+        {
+            "since": "2025-12-31T23:59:30Z",
+            "reason": "StartingUp",
+            "message": "has its places, and its members are on their way to them",
+        },
+    ]
+    status = answers.workload(workload(), NOW, core.Closer((), None, ()))["status"]
+    assert (status["startsWhen"], status["history"], "expectedStart" in status) == ([], [], False)
 
 
 @pytest.mark.parametrize("reason", list(Reason))

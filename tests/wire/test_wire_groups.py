@@ -11,7 +11,7 @@ from extender.core.ids import GroupKey, Source
 from extender.core.model import Group
 from extender.wire.objects import DecodeError, decode_group
 
-DECLARED = [source for source in Source if source is not Source.POD]
+DECLARED = [source for source in Source if source not in (Source.KUEUE, Source.POD)]
 GANG = {"schedulingPolicy": {"gang": {"minCount": 4}}}
 
 
@@ -96,6 +96,16 @@ def made(source: Source, **fields: Any) -> Group:
             group(spec={"minMember": 3, "scheduleTimeoutSeconds": 60}, status={"phase": "Running"}),
             {"min_member": 3, "schedule_timeout": 60},
         ),
+        "scheduler-plugins with a timeout that is left to the scheduler": (
+            Source.SCHEDULER_PLUGINS,
+            group(spec={"minMember": 3, "scheduleTimeoutSeconds": 0}),
+            {"min_member": 3},
+        ),
+        "Volcano, whose minimum is below those of the tasks: then it looks at none of them": (
+            Source.VOLCANO,
+            group(spec={"minMember": 3, "minTaskMember": {"worker": 6}}),
+            {"min_member": 3},
+        ),
         "the reason in our annotation": (
             Source.SCHEDULER_PLUGINS,
             group(spec={"minMember": 3}, meta={"annotations": {"muster.dev/why": "Queued: 3 before it"}}),
@@ -109,7 +119,7 @@ def made(source: Source, **fields: Any) -> Group:
                     "minTaskMember": {"worker": 2, "launcher": 1, "evaluator": 0},
                     "queue": "team-a",
                     "priorityClassName": "high",
-                    "networkTopology": {"mode": "hard"},
+                    "networkTopology": {"mode": "hard", "highestTierAllowed": 2},
                 },
                 status={"conditions": [{"type": "Unschedulable", "status": "True", "reason": "Fragmented"}]},
             ),
@@ -118,6 +128,8 @@ def made(source: Source, **fields: Any) -> Group:
                 "tasks": (("launcher", 1), ("worker", 2)),
                 "queue": "team-a",
                 "stated_reason": "Fragmented",
+                "topology_required": "topology.volcano.sh/tier-2",
+                "topology_preferred": "topology.volcano.sh/lowest-tier",
             },
         ),
         "ours": (
@@ -187,9 +199,14 @@ def test_group(source: Source, obj: dict, want: dict) -> None:
         "a minimum beyond reason": (Source.MUSTER, {"minMember": 100_001}, "spec.minMember: 100001"),
         "a minimum of 2^63": (Source.VOLCANO, {"minMember": 2**63}, "spec.minMember: 9223372036854775808"),
         "a timeout of 0": (
-            Source.SCHEDULER_PLUGINS,
+            Source.MUSTER,
             {"minMember": 1, "scheduleTimeoutSeconds": 0},
             "spec.scheduleTimeoutSeconds: 0",
+        ),
+        "a timeout below 0": (
+            Source.SCHEDULER_PLUGINS,
+            {"minMember": 1, "scheduleTimeoutSeconds": -1},
+            "spec.scheduleTimeoutSeconds: -1",
         ),
         "a task's minimum below 0": (
             Source.VOLCANO,

@@ -10,7 +10,7 @@ import yaml
 from wire_objects import node, pod, table
 
 from extender.core.model import Card, CardAsk, CardRequest, Share, Trouble
-from extender.core.resources import GPU, GPU_CORES, GPU_MEMORY, GPU_PERCENT, GPU_SHARE
+from extender.core.resources import GPU, GPU_CORES, GPU_MEMORY, GPU_PARTS, GPU_PERCENT, GPU_SHARE
 from extender.wire import hami
 from extender.wire.objects import decode_node, decode_pod
 
@@ -165,13 +165,15 @@ def test_which_cards_a_pod_takes() -> None:
         "a percentage": ([{GPU: 2, GPU_PERCENT: 30}], 60),
         "the same percentage twice": ([{GPU: 1, GPU_PERCENT: 30}, {GPU: 2, GPU_PERCENT: 30}], 90),
         "different ones": ([{GPU: 1, GPU_PERCENT: 30}, {GPU: 2}], 230),
+        "MIG instances by their slices": ([{"nvidia.com/mig-3g.20gb": 7}], 300),
+        "beside GPUs": ([{"nvidia.com/mig-4g.24gb": 1, GPU: 1, GPU_PERCENT: 30}], 130),
         "none": ([{"cpu": "1"}], None),
     },
 )
 def test_what_a_pod_costs_by_share(containers: list[dict], want: int | None) -> None:
     made = [{"name": "c", "resources": {"requests": one, "limits": one}} for one in containers]
     got = decode_pod(pod(spec={"containers": made}))
-    assert dict(got.shape.request).get(GPU_SHARE) == want
+    assert dict(got.shape.request).get(GPU_SHARE) == (want and want * GPU_PARTS // 100)
 
 
 def test_a_pod_without_gpus_asks_for_none() -> None:

@@ -17,6 +17,7 @@ NATIVE = {"schedulingGroup": {"podGroupName": "native"}}
 PLUGINS = {"scheduling.x-k8s.io/pod-group": "plugins"}
 VOLCANO = {"scheduling.k8s.io/group-name": "volcano"}
 OURS = {"muster.dev/pod-group": "ours"}
+KUEUE = {"kueue.x-k8s.io/pod-group-name": "kueue"}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -31,7 +32,15 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
             (Source.SCHEDULER_PLUGINS, "plugins"),
         ),
         "then the annotation of Volcano": ({}, OURS, VOLCANO, (Source.VOLCANO, "volcano")),
-        "then our label": ({}, OURS, {}, (Source.MUSTER, "ours")),
+        "or by its newer name": ({}, OURS, {"scheduling.volcano.sh/group-name": "new"}, (Source.VOLCANO, "new")),
+        "then our label": ({}, OURS | KUEUE, {}, (Source.MUSTER, "ours")),
+        "then Kueue's": ({}, KUEUE, {}, (Source.KUEUE, "kueue")),
+        "but for pods that are made one after the other": (
+            {},
+            KUEUE,
+            {"kueue.x-k8s.io/pod-group-fast-admission": "true"},
+            (Source.POD, "u-1"),
+        ),
         "a pod without marks is alone, under its uid": ({}, {}, {}, (Source.POD, "u-1")),
         "an empty mark is none": ({}, {"muster.dev/pod-group": ""}, {}, (Source.POD, "u-1")),
         "an empty native field is none": ({"schedulingGroup": {}}, OURS, {}, (Source.MUSTER, "ours")),
@@ -116,6 +125,38 @@ def test_declared(notes: dict, want: Declared, problem: str | None) -> None:
     got = decode_pod(pod(meta={"annotations": notes}))
     assert got.declared == want
     assert [text.startswith(problem) for text in got.problems] == ([True] if problem else [])
+
+
+@table(
+    "labels, notes, want, problem",
+    {
+        "the count of its pods": (KUEUE, {"kueue.x-k8s.io/pod-group-total-count": "5"}, Declared(5), None),
+        "which is no number": (
+            KUEUE,
+            {"kueue.x-k8s.io/pod-group-total-count": "all"},
+            Declared(),
+            "kueue.x-k8s.io/pod-group-total-count: 'all'",
+        ),
+        "and says nothing of another group": (OURS, {"kueue.x-k8s.io/pod-group-total-count": "5"}, Declared(), None),
+        "as ours says nothing of Kueue's": (KUEUE, {"muster.dev/min-member": "5"}, Declared(), None),
+    },
+)
+def test_kueue_says_how_many_pods_its_group_has(labels: dict, notes: dict, want: Declared, problem: str | None) -> None:
+    got = decode_pod(pod(meta={"labels": labels, "annotations": notes}))
+    assert got.declared == want
+    assert [text.startswith(problem) for text in got.problems] == ([True] if problem else [])
+
+
+@table(
+    "labels, notes, want",
+    {
+        "our label": ({"muster.dev/queue": "a"}, {"scheduling.volcano.sh/queue-name": "b"}, "a"),
+        "else Volcano's annotation": ({}, {"scheduling.volcano.sh/queue-name": "b"}, "b"),
+        "which may be empty": ({}, {"scheduling.volcano.sh/queue-name": ""}, None),
+    },
+)
+def test_queue(labels: dict, notes: dict, want: str | None) -> None:
+    assert decode_pod(pod(meta={"labels": labels, "annotations": notes})).queue == want
 
 
 def terms(*made: dict) -> dict[str, Any]:

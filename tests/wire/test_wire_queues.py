@@ -11,7 +11,7 @@ from wire_objects import table
 
 from extender.core.ids import QueueName, Source
 from extender.core.model import Queue, QueueCondition, QueueStatus
-from extender.core.resources import GPU, GPU_SHARE
+from extender.core.resources import GPU, GPU_PARTS, GPU_SHARE
 from extender.wire import objects
 
 X = QueueName("x")
@@ -59,8 +59,8 @@ def volcano(spec: Any = None, status: Any = None, name: str = "x") -> Queue:
             },
             {
                 "by_share": True,
-                "capability": (("cpu", 1000), (GPU_SHARE, 200)),
-                "deserved": ((GPU_SHARE, 100),),
+                "capability": (("cpu", 1000), (GPU_SHARE, 2 * GPU_PARTS)),
+                "deserved": ((GPU_SHARE, GPU_PARTS),),
                 "guarantee": ((GPU_SHARE, 0),),
             },
         ),

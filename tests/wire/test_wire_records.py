@@ -77,7 +77,7 @@ def test_the_plain_messages_are_sound() -> None:
         {"holds": [HOLD, HOLD], "sequence": 1},
         *({"holds": [HOLD | {field: None}], "sequence": 1} for field in HOLD),
         *({"holds": [HOLD | {"group": GROUP | {field: 3}}], "sequence": 1} for field in GROUP),
-        {"holds": [HOLD | {"group": GROUP | {"source": "kueue"}}], "sequence": 1},
+        {"holds": [HOLD | {"group": GROUP | {"source": "slurm"}}], "sequence": 1},
         {"holds": [HOLD | {"releasing": 1}], "sequence": 1},
     ],
 )

@@ -1,0 +1,145 @@
+"""`kubectl muster` as its users run it: kubectl finds the plugin on the PATH, and the API server decides who may ask.
+
+The live answers are installed, on a replica of this file's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from e2e import kube as kube_module
+from e2e import objects, waiting
+from e2e.cluster import base, muster
+from e2e.scenes import SOON, Scene, priority_classes
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+MakeNodes = Callable[..., list[str]]
+Object = dict[str, Any]
+
+
+@pytest.fixture
+def scene(kube: kube_module.Kube, answering: muster.Replica, namespace: str) -> Scene:
+    answering.heal()
+    return Scene(kube, answering, namespace)
+
+
+class Plugin:
+    """Runs `kubectl muster ...` in a namespace, with a PATH that has the plugin."""
+
+    def __init__(self, cluster: base.Cluster, folder: pathlib.Path, namespace: str) -> None:
+        self._kubectl = cluster.binaries.path("kubectl")
+        self.kubeconfig = str(cluster.kubeconfig)
+        self._namespace = namespace
+        program = folder / "kubectl-muster"
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m extender.cli "$@"\n')
+        program.chmod(0o755)
+        self._path = f"{folder}:{os.environ['PATH']}"
+
+    def run(self, *words: str, kubeconfig: str = "") -> subprocess.CompletedProcess[str]:
+        """Standard output and error apart, and the exit status."""
+        environment = os.environ | {"PATH": self._path, "KUBECONFIG": kubeconfig or self.kubeconfig}
+        argv = [self._kubectl, "muster", *words, "-n", self._namespace]
+        return subprocess.run(argv, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+
+    def shows(self, *words: str) -> str:
+        """What a command that succeeds, and has nothing to say beside it, shows."""
+        done = self.run(*words)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        return done.stdout
+
+    def tells(self, *words: str) -> Object:
+        """The same as data."""
+        return dict(json.loads(self.shows(*words, "-o", "json")))
+
+
+@pytest.fixture
+def plugin(cluster: base.Cluster, tmp_path: pathlib.Path, namespace: str) -> Plugin:
+    return Plugin(cluster, tmp_path, namespace)
+
+
+def cells(shown: str, name: str) -> list[str]:
+    """The row of a table that begins with this cell, or has it second."""
+    return next(row for row in map(str.split, shown.splitlines()) if name in row[:2])
+
+
+def test_a_waiting_gang_is_told_with_what_would_start_it_as_everywhere_else(
+    scene: Scene, make_nodes: MakeNodes, plugin: Plugin, queue: str
+) -> None:
+    first, second = make_nodes(2, racks=2)
+    scene.fill(first, 6)
+    scene.group("train", 4, queue=queue, spec={"topology": {"required": objects.RACK}})
+    scene.gang("train", 4, gpus=4)
+    scene.wait_says("train", "TopologyUnsatisfied")
+    told = plugin.tells("why", "train")
+    assert (told["name"], told["phase"], told["live"]) == ("muster:train", "Pending", True)
+    assert (told["queue"], told["position"], told["message"]) == (queue, 1, scene.message("train"))
+    (change,) = told["startsWhen"]
+    assert {one["name"]: one["value"] for one in change["detail"]} == {
+        **{"pods": 2, "resource": objects.GPU, "each": 4, "level": objects.RACK, "domain": "r1"},
+    }
+    assert told["history"][-1]["reason"] == "TopologyUnsatisfied"
+    shown = plugin.shows("why", "pod/train-0")
+    assert f"muster:train in namespace {scene.namespace}: Pending" in shown
+    assert change["message"] in shown
+    assert "train-0 has no node yet" in shown
+    assert cells(plugin.shows("gangs"), "muster:train")[2:6] == ["Pending", "0/4", queue, "1"]
+    assert cells(plugin.shows("queues"), queue)[1] == "Open"
+    tree = plugin.shows("nodes", "--level", objects.RACK)
+    assert cells(tree, first) == [first, "8", "6", "0", "2", "2"]
+    assert cells(tree, second) == [second, "8", "0", "0", "8", "8"]
+    assert cells(tree, "r0")[0] == "r0"
+
+
+def test_a_preempted_gang_is_told_for_whom_by_which_rule_and_at_what_cost(
+    scene: Scene, make_nodes: MakeNodes, plugin: Plugin, queue: str
+) -> None:
+    make_nodes(1)
+    classes = {f"{scene.namespace}-{name}": value for name, value in (("low", 10), ("high", 20))}
+    with priority_classes(scene.kube, **classes):
+        for name, priority in zip(("victim", "urgent"), classes, strict=True):
+            scene.group(name, 2, queue=queue)
+            scene.gang(name, 2, gpus=4, spec={"priorityClassName": priority})
+            scene.wait_bound(name, 2)
+    waiting.wait_for(
+        lambda: scene.get_group("victim").get("status", {}).get("lastEviction"), SOON, "the eviction is on record"
+    )
+    evicted = plugin.tells("why", "victim")["evicted"]
+    assert evicted["rule"] == "Preempted"
+    assert f"for urgent, namespace {scene.namespace}, queue {queue}" in evicted["message"]
+    assert "lost-seconds" in evicted["message"]
+    waiting.wait_for(lambda: not scene.bound("victim"), SOON, "the victims are gone")
+    shown = plugin.shows("why", "pod/victim-0")
+    assert "victim-0 in namespace" in shown
+    assert evicted["message"] in shown
+    assert "Preempted" in plugin.shows("events")
+
+
+def test_what_may_not_be_read_or_does_not_answer_is_said_with_its_mend(
+    scene: Scene, cluster: base.Cluster, plugin: Plugin, tmp_path: pathlib.Path
+) -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "none", "namespace": scene.namespace}}
+    scene.kube.create(account)
+    tenant = str(cluster.kubeconfig_for_service_account(scene.namespace, "none"))
+    done = plugin.run("gangs", kubeconfig=tenant)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "forbidden" in done.stderr
+    assert "ask for the ClusterRole" in done.stderr
+    missing = plugin.run("why", "nothing")
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert f'no group or pod "nothing" in namespace {scene.namespace}' in missing.stderr
+    away = tmp_path / "away"
+    away.write_text(
+        "{current-context: a, contexts: [{name: a, context: {cluster: c, user: u}}], "
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {}}]}"
+    )
+    done = plugin.run("queues", kubeconfig=str(away))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the API server http://127.0.0.1:1 does not answer" in done.stderr

@@ -1,0 +1,138 @@
+"""Which group or pod a name on the command line means, and all that is known of it.
+
+Takes `train`, `pod/web-0`, `native:train`, gives one Subject; must not choose between two groups of one name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from extender.cli import problems, stated
+from extender.cli.cluster import Cluster
+from extender.cli.problems import Problem
+from extender.core.ids import Source
+from extender.core.model import Pod
+from extender.kube import resources
+from extender.kube.feeds import GROUP_RESOURCES
+from extender.wire import answers, objects
+
+Object = dict[str, Any]
+#: other words for the kinds, as kubectl takes them
+_WORDS: dict[str, Source] = {source.value: source for source in Source} | {
+    "po": Source.POD,
+    "pods": Source.POD,
+    "mpg": Source.MUSTER,
+    "podgroup": Source.MUSTER,
+    "podgroups": Source.MUSTER,
+    **{resource.label: source for source, resource in GROUP_RESOURCES.items()},
+}
+
+
+class Missing(Problem):
+    """There is nothing of that name."""
+
+
+@dataclass(slots=True)
+class Subject:
+    """One group, or a pod alone. `status` is as the live answers have it, and `live` when it is one."""
+
+    source: Source
+    namespace: str
+    name: str
+    status: Object
+    live: bool
+    #: of the group's object, or of the pod
+    evicted: Object | None = None
+    #: the member that was asked about
+    pod: Pod | None = None
+    pod_evicted: Object | None = None
+    #: names of the objects that Events may be about
+    named: set[tuple[str, str]] = field(default_factory=set)
+
+    @property
+    def title(self) -> str:
+        """The name that tells it from others."""
+        return answers.name_of(self.source, self.name)
+
+
+def parse(text: str) -> tuple[Source | None, str]:
+    """Kind and name; None where no kind is said."""
+    for mark in ("/", ":"):
+        word, found, name = text.partition(mark)
+        if found:
+            source = _WORDS.get(word.lower())
+            if source is None or not name:
+                known = ", ".join(source.value for source in Source)
+                raise Problem(f"{text!r} names no group", f"kinds are {known}: as in pod/web-0", problems.UNUSABLE)
+            return source, name
+    return None, text
+
+
+async def find(cluster: Cluster, namespace: str, text: str) -> Subject:
+    """The group or pod of this name; a Problem when there is none, or more than one."""
+    source, name = parse(text)
+    sources = [source] if source is not None else list(Source)
+    looked = await asyncio.gather(*(_look(cluster, namespace, one, name) for one in sources))
+    found = {one.title: one for one in reversed(looked) if one is not None}  # a pod may bear the name of its group
+    if not found:
+        raise await _missing(cluster, namespace, text)
+    if len(found) > 1:
+        titles = ", ".join(sorted(found))
+        raise Problem(f'"{name}" names several in namespace {namespace}: {titles}', "say which one", problems.UNUSABLE)
+    return next(iter(found.values()))
+
+
+async def _missing(cluster: Cluster, namespace: str, text: str) -> Problem:
+    if not await cluster.installed():
+        return Problem(problems.NOT_INSTALLED, problems.INSTALL)
+    what = f'no group or pod "{text}" in namespace {namespace}, nor Events about one that is gone'
+    return Missing(what, "`kubectl muster gangs -A` lists groups")
+
+
+async def _look(cluster: Cluster, namespace: str, source: Source, name: str) -> Subject | None:
+    if source is Source.POD:
+        return await _pod(cluster, namespace, name)
+    return await _group(cluster, namespace, source, name)
+
+
+async def _group(cluster: Cluster, namespace: str, source: Source, name: str) -> Subject | None:
+    content, live = await asyncio.gather(
+        cluster.get(GROUP_RESOURCES[source], namespace, name),
+        cluster.workload(namespace, answers.name_of(source, name)),
+    )
+    if content is None and live is None:
+        return None
+    told = _status(live) or stated.of_group(source, content or {})
+    subject = Subject(source, namespace, name, told, live is not None, named={("PodGroup", name)})
+    if content is not None:
+        subject.evicted = stated.evicted_group(source, content)
+    return subject
+
+
+async def _pod(cluster: Cluster, namespace: str, name: str) -> Subject | None:
+    """A pod alone, or the group that it belongs to."""
+    content = await cluster.get(resources.PODS, namespace, name)
+    if content is None:
+        return None
+    pod = objects.decode_pod(content)
+    if not pod.ours:
+        mend = f"{pod.scheduler} schedules it: `kubectl describe pod {name}`; ours have schedulerName muster"
+        raise Problem(f'pod "{name}" in namespace {namespace} is none of Muster\'s', mend)
+    evicted = stated.evicted_pod(content)
+    if not pod.group.lone:
+        subject = await _group(cluster, namespace, pod.group.source, pod.group.name)
+        if subject is None:  # its mark names what does not exist, and nothing is answered
+            subject = Subject(pod.group.source, namespace, pod.group.name, stated.of_pod(pod), False)
+        subject.pod, subject.pod_evicted = pod, evicted
+        subject.named.add(("Pod", name))
+        return subject
+    live = await cluster.workload(namespace, answers.name_of(Source.POD, name))
+    told = _status(live) or stated.of_pod(pod)
+    return Subject(Source.POD, namespace, name, told, live is not None, evicted, named={("Pod", name)})
+
+
+def _status(live: Object | None) -> Object:
+    found = live.get("status") if live is not None else None
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,272 @@
+"""`why` and `history`: one answer out of live answers or objects, the same words, and none that is made up."""
+
+from __future__ import annotations
+
+import json
+
+import cli_world as world
+import pytest
+from cli_world import World, run
+
+from extender.cli import history
+from extender.cli.problems import Problem
+
+STARTS = "so many more of its pods find room at the same time (pods 2, resource nvidia.com/gpu, each 8)"
+EVICTED = {
+    "rule": "Preempted",
+    "at": "2026-01-01T00:05:00Z",
+    "message": "a group of higher priority in the same queue takes its room (for urgent, namespace team)",
+}
+
+
+@pytest.fixture(autouse=True)
+def _now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 1_767_226_200.0)  # cli_world.NOW
+
+
+def test_all_that_is_known_of_a_group_that_waits_is_said():
+    there = World(
+        world.group("train", status={"lastEviction": EVICTED}),
+        world.workload(
+            "muster:train",
+            startsWhen=[{"reason": "InsufficientResources", "message": STARTS, "detail": []}],
+            expectedStart="2026-01-01T01:10:00Z",
+            history=[
+                {"since": "2026-01-01T00:06:00Z", "reason": "Queued", "message": "waiting in its queue"},
+                {"since": "2026-01-01T00:08:00Z", "reason": "InsufficientResources", "message": "not enough"},
+            ],
+        ),
+        world.event("train", "InsufficientResources", "not enough (asked 8, free 3)", "2026-01-01T00:08:02Z"),
+        world.event("train", "Preempted", EVICTED["message"], "2026-01-01T00:05:00Z"),
+    )
+    out, said = run(there, "why", "train")
+    assert said == ""
+    assert out == (
+        "muster:train in namespace team: Pending\n"
+        "  Queue        research, position 2\n"
+        "  Members      0 bound or succeeded of at least 8, 8 exist\n"
+        "  Waits        InsufficientResources for 2m: not enough free resources for the whole group "
+        "(resource nvidia.com/gpu, asked 8, free 3)\n"
+        f"  Starts when  {STARTS}\n"
+        "  Expected     2026-01-01T01:10:00Z (in 1h)\n"
+        f"  Evicted      5m ago, Preempted: {EVICTED['message']}\n"
+        "\n"
+        "SINCE   REASON                  MESSAGE\n"
+        f"5m      Preempted               {EVICTED['message']}\n"
+        "4m      Queued                  waiting in its queue\n"
+        "2m      InsufficientResources   not enough (asked 8, free 3)\n"
+    )
+
+
+def test_programs_get_the_same():
+    there = World(world.group("train", status={"lastEviction": EVICTED}), world.workload("muster:train"))
+    told = json.loads(run(there, "why", "train", "-o", "json")[0])
+    assert (told["name"], told["namespace"], told["live"], told["reason"]) == (
+        *("muster:train", "team", True, "InsufficientResources"),
+    )
+    assert told["evicted"] == EVICTED
+    assert run(there, "why", "train", "-o", "yaml")[0].startswith("---\nname: muster:train\n")
+
+
+@pytest.mark.parametrize("name", ["pod/w-0", "pod:w-0", "po/w-0", "w-0"])
+def test_a_pod_of_a_group_is_told_of_its_group_and_of_itself(name):
+    blocked = [{"name": "task", "value": "leader"}, {"name": "member", "value": "l-0"}]
+    member = world.pod("w-0", meta={"labels": {"muster.dev/pod-group": "train", "muster.dev/task": "worker"}})
+    there = World(member, world.group("train"), world.workload("muster:train", detail=blocked))
+    told = json.loads(run(there, "why", name, "-o", "json")[0])
+    assert told["name"] == "muster:train"
+    assert told["pod"] == {
+        "name": "w-0",
+        "task": "worker",
+        "reason": "GangWaiting",
+        "message": "waiting for a member of its group that no node can take (member l-0, reason InsufficientResources)",
+    }
+    assert "  Pod  " in run(there, "why", name)[0]
+
+
+def test_a_pod_that_is_evicted_bears_its_record_in_words():
+    record = {"rule": "Preempted", "at": EVICTED["at"], "for": "urgent", "namespace": "team"}
+    notes = {"annotations": {"muster.dev/evicted": json.dumps(record)}}
+    leaving = world.pod("solo", node="n", meta=notes | {"deletionTimestamp": world.NOW})
+    told = json.loads(run(World(leaving), "why", "pod/solo", "-o", "json")[0])
+    assert told["evicted"] == EVICTED
+    stays = world.pod("solo", node="n", meta=notes)
+    assert json.loads(run(World(stays), "why", "pod/solo", "-o", "json")[0])["evicted"] == EVICTED | {"pending": True}
+    assert "is asked to leave, Preempted" in run(World(stays), "why", "pod/solo")[0]
+
+
+# --- without live answers ----------------------------------------------------------------------------
+
+SAID = "not enough free resources for the whole group (asked 4)"
+CONDITION = {"lastTransitionTime": "2026-01-01T00:05:00Z"}
+SOURCES = {
+    "muster": (
+        "muster.dev/v1alpha1",
+        {"minMember": 4, "queue": "research"},
+        {"phase": "Pending", "reason": "InsufficientResources", "message": SAID, "lastEviction": EVICTED},
+        {},
+    ),
+    "native": (
+        "scheduling.k8s.io/v1beta1",
+        {"schedulingPolicy": {"gang": {"minCount": 4}}, "queue": "research"},
+        {
+            "conditions": [
+                CONDITION
+                | {
+                    "type": "PodGroupInitiallyScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": f"InsufficientResources: {SAID}",
+                },
+                CONDITION
+                | {"type": "muster.dev/Evicted", "status": "True", "reason": "Preempted"}
+                | {"message": EVICTED["message"]},
+            ]
+        },
+        {},
+    ),
+    "scheduler-plugins": (
+        "scheduling.x-k8s.io/v1alpha1",
+        {"minMember": 4, "queue": "research"},
+        {"phase": "Pending"},
+        {"muster.dev/why": f"InsufficientResources: {SAID}"},
+    ),
+    "volcano": (
+        "scheduling.volcano.sh/v1beta1",
+        {"minMember": 4, "queue": "research"},
+        {
+            "phase": "Pending",
+            "conditions": [
+                {"type": "Unschedulable", "status": "True", "reason": "InsufficientResources", "message": SAID}
+            ],
+        },
+        {},
+    ),
+}
+RECORD = json.dumps({"rule": "Preempted", "at": EVICTED["at"], "for": "urgent", "namespace": "team"})
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_stands_in_the_object_of_every_kind_is_read_and_a_note_says_what_is_missing(source):
+    version, spec, status, notes = SOURCES[source]
+    if source in ("scheduler-plugins", "volcano"):
+        notes = notes | {"muster.dev/last-eviction": RECORD}
+    made = world.make(
+        version, "PodGroup", "train", namespace="team", spec=spec, status=status, meta={"annotations": notes}
+    )
+    out, said = run(World(made, without=("visibility",)), "why", "train", "-o", "json")
+    told = json.loads(out)
+    assert (told["name"], told["live"], told["phase"]) == (f"{source}:train", False, "Pending")
+    assert (told["reason"], told["message"], told["queue"]) == ("InsufficientResources", SAID, "research")
+    assert told["members"]["minimum"] == 4
+    assert told["evicted"] == EVICTED
+    assert said == (
+        "note: the live answers are not installed: the API server serves no visibility.muster.dev; "
+        "manifests/answers/install.sh adds them\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        ({"node": "n"}, ("Running", None)),
+        ({"status": {"phase": "Succeeded"}}, ("Ended", None)),
+        ({"spec": {"schedulingGates": [{"name": "muster.dev/queue"}]}}, ("Pending", "Queued")),
+        ({"spec": {"schedulingGates": [{"name": "other"}]}}, ("Pending", "SchedulingGated")),
+        ({"rejects": "0/5 nodes are available: 5 waiting in its queue."}, ("Pending", "Queued")),
+        ({"rejects": "0/5 nodes are available: 5 had volume conflicts"}, ("Pending", "RefusedByScheduler")),
+        ({}, ("Pending", None)),
+    ],
+)
+def test_a_lone_pod_is_told_by_its_own_state(fields, want):
+    message = fields.pop("rejects", "")
+    if message:
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        fields["status"] = {"phase": "Pending", "conditions": [condition]}
+    told = json.loads(run(World(world.pod("web", **fields), without=("visibility",)), "why", "web", "-o", "json")[0])
+    assert (told["phase"], told.get("reason")) == want
+
+
+# --- names -------------------------------------------------------------------------------------------
+
+
+def test_a_name_that_several_have_is_refused_until_it_says_which():
+    there = World(world.group("same"), world.pod("same"), world.workload("muster:same"))
+    with pytest.raises(Problem, match="muster:same, pod:same; say which one") as refused:
+        run(there, "why", "same")
+    assert refused.value.status == 2
+    assert "pod:same in namespace" in run(there, "why", "pod/same")[0]
+    assert "muster:same in namespace" in run(there, "why", "podgroup/same")[0]
+
+
+def test_a_pod_that_bears_the_name_of_its_group_is_no_second_one():
+    member = world.pod("train", meta={"labels": {"muster.dev/pod-group": "train"}})
+    told = json.loads(run(World(member, world.group("train")), "why", "train", "-o", "json")[0])
+    assert told["name"] == "muster:train"
+
+
+def test_a_group_that_is_marks_on_pods_alone_is_found_by_its_live_answer():
+    assert "muster:marks in" in run(World(world.workload("muster:marks")), "why", "marks")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "without", "want", "status"),
+    [
+        (("why", "none"), (), 'no group or pod "none" in namespace team, nor Events about one', 1),
+        (("why", "none"), ("muster.dev",), "Muster is not installed in this cluster", 1),
+        (("why", "bad/none"), (), "'bad/none' names no group; kinds are native, ", 2),
+        (("why", "pod/"), (), "'pod/' names no group", 2),
+        (("why", "theirs"), (), 'pod "theirs" in namespace team is none of Muster\'s; kube-x schedules it', 1),
+        (("history", "none"), (), 'no group or pod "none" in namespace team, nor Events about one', 1),
+        (("gangs",), ("muster.dev",), "Muster is not installed in this cluster", 1),
+    ],
+)
+def test_what_cannot_be_answered_names_its_object_and_the_mend(words, without, want, status):
+    there = World(world.pod("theirs", spec={"schedulerName": "kube-x"}), without=without)
+    with pytest.raises(Problem) as refused:
+        run(there, *words)
+    assert str(refused.value).startswith(want)
+    assert refused.value.status == status
+
+
+# --- history -----------------------------------------------------------------------------------------
+
+
+def test_history_is_in_order_and_says_nothing_twice():
+    live = [{"since": "2026-01-01T00:00:00Z", "reason": "Queued", "message": "waiting in its queue"}]
+    told = [
+        {"at": "2026-01-01T00:00:01.5Z", "reason": "Queued", "message": "with numbers"},
+        {"at": "2026-01-01T00:00:01.5Z", "reason": "Other", "message": "beside it"},
+        {"at": "2026-01-01T00:01:00Z", "reason": "Queued", "message": "again"},
+        {"at": "", "reason": "Old", "message": "no time"},
+    ]
+    found = history.merged(live, told)
+    assert [(one["reason"], one["message"]) for one in found] == [
+        ("Old", "no time"),
+        ("Queued", "with numbers"),
+        ("Other", "beside it"),
+        ("Queued", "again"),
+    ]
+
+
+def test_a_pod_that_is_gone_is_remembered_by_events():
+    there = World(
+        world.event("solo", "Preempted", EVICTED["message"], EVICTED["at"], kind="Pod"),
+        world.event("solo", "Scheduled", "of the scheduler", EVICTED["at"], kind="Pod", reportingInstance="host"),
+        world.event("solo-2", "Other", "of another", EVICTED["at"], kind="Pod"),
+    )
+    for name in ("solo", "pod/solo"):
+        assert (
+            run(there, "history", name)[0] == f"SINCE   REASON      MESSAGE\n5m      Preempted   {EVICTED['message']}\n"
+        )
+    assert run(there, "why", "solo")[0].startswith(
+        f"solo in namespace team: Gone\n  Evicted  5m ago, Preempted: {EVICTED['message']}\n\nSINCE"
+    )
+    for command in ("why", "history"):
+        with pytest.raises(Problem, match="no group or pod"):
+            run(there, command, "podgroup/solo")
+
+
+def test_a_group_that_has_not_waited_has_no_history():
+    out, said = run(World(world.group("train")), "history", "train")
+    assert (out, said.startswith("nothing is remembered")) == ("", True)
