@@ -147,10 +147,14 @@ class Plugin(threading.Thread):
         node, uid = pod["spec"]["nodeName"], pod["metadata"]["uid"]
         handed: list[Device] = []
         try:
-            for container in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
-                number = int((container.get("resources", {}).get("limits") or {}).get(GPU, 0))
-                if number:
-                    handed += self._allocate(node, pod, number)
+            for key in ("initContainers", "containers"):
+                for container in pod["spec"].get(key, ()):
+                    number = int((container.get("resources", {}).get("limits") or {}).get(GPU, 0))
+                    devices = self._allocate(node, pod, number) if number else []
+                    if key == "initContainers":  # it ends before the others start
+                        self._check_room(node, uid, devices)
+                    else:
+                        handed += devices
             self._check_room(node, uid, handed)
         except (AllocateError, kube_module.ApiError) as error:
             self._state(pod, {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": str(error)})

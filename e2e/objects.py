@@ -172,12 +172,14 @@ def crd(group: str, version: str, kind: str, plural: str, *, namespaced: bool = 
 
 
 def foreign_crds() -> list[Object]:
-    """The CRDs of scheduler-plugins and Volcano that we read."""
+    """The CRDs of scheduler-plugins, Volcano and Kueue that we read."""
     return [
         crd("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups"),
         crd("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
         crd("scheduling.volcano.sh", "v1beta1", "Queue", "queues", namespaced=False),
         crd("batch.volcano.sh", "v1alpha1", "Job", "jobs"),
+        crd("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes", namespaced=False),
+        crd("kueue.x-k8s.io", "v1beta2", "Topology", "topologies", namespaced=False),
     ]
 
 

@@ -111,10 +111,13 @@ def test_containers_and_their_order_are_kept(scene: Scene, plugin: MakePlugin) -
         {"name": "side", "image": "none.invalid/none"},
         {"name": "main", "image": "none.invalid/none", "resources": {"limits": gpus}},
     ]
-    scene.pod("p", spec={"containers": containers})
+    # it ends before the others start, so it may have the whole of a card that they have parts of
+    first = {"name": "first", "image": "none.invalid/none", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    scene.pod("p", spec={"initContainers": [first], "containers": containers})
     wait_phases(scene, p="Running")
     notes = scene.kube.get("pods", "p", scene.namespace)["metadata"]["annotations"]
-    assert notes[fake_hami.ALLOCATED] == ";GPU-0,NVIDIA,1000,0:GPU-1,NVIDIA,1000,0:;"
+    wanted = "GPU-0,NVIDIA,16384,0:;;GPU-0,NVIDIA,1000,0:GPU-1,NVIDIA,1000,0:;"
+    assert notes[fake_hami.ALLOCATED] == wanted
     assert notes[fake_hami.PHASE] == "success"
     wait_unlocked(node)
 

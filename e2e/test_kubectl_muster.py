@@ -122,6 +122,30 @@ def test_a_preempted_gang_is_told_for_whom_by_which_rule_and_at_what_cost(
     assert "Preempted" in plugin.shows("events")
 
 
+def test_a_plan_tells_what_becomes_of_a_job_and_creates_nothing(
+    scene: Scene, make_nodes: MakeNodes, plugin: Plugin, queue: str, tmp_path: pathlib.Path
+) -> None:
+    (node,) = make_nodes(1)
+    group = objects.pod_group("muster", "train", scene.namespace, 2, queue=queue)
+    (pod, _) = objects.gang("train", scene.namespace, 2, gpus=4, queue=queue)
+    template = {"metadata": pod["metadata"], "spec": pod["spec"] | {"restartPolicy": "Never"}}
+    spec = {"parallelism": 2, "completions": 2, "template": template}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": spec}
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [group, job]}))
+    (told,) = plugin.tells("plan", "-f", str(path))["items"]
+    assert (told["name"], told["starts"], told["queue"]) == ("muster:train", True, queue)
+    assert [(where["name"], where["members"]) for where in told["nodes"]] == [(node, 2)]
+    scene.fill(node, 6)
+    shown = waiting.wait_for(
+        lambda: plugin.shows("plan", "-f", str(path)), SOON, "it would wait", until=lambda text: "would wait" in text
+    )
+    assert "InsufficientResources" in shown
+    assert f"pods 2, resource {objects.GPU}, each 4" in shown
+    assert [one["metadata"]["name"] for one in scene.pods()] == ["filler"]
+    assert scene.kube.list("podgroups.muster.dev", scene.namespace) == []
+
+
 def test_what_may_not_be_read_or_does_not_answer_is_said_with_its_mend(
     scene: Scene, cluster: base.Cluster, plugin: Plugin, tmp_path: pathlib.Path
 ) -> None:

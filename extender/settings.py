@@ -123,6 +123,8 @@ class GateSettings(Process):
 
     extender: str
     http_timeout: int
+    #: base URL of HAMi's extender, where its filter chooses the cards of pods
+    hami: str | None = None
 
 
 def read_extender(argv: Sequence[str], hostname: str) -> ExtenderSettings:
@@ -184,10 +186,16 @@ def read_gate(argv: Sequence[str], hostname: str) -> GateSettings:
         metavar="SECONDS",
         help="httpTimeout of the bind entry in the scheduler's configuration (%(default)s)",
     )
+    parser.add_argument(
+        "--hami",
+        type=_base_url,
+        metavar="URL",
+        help="base URL of HAMi's extender, whose filter chooses cards: bindings of its pods are left to it",
+    )
     told = parser.parse_args(argv)
     process = _process(parser, told, hostname)
     _check_peer(parser, "--extender", told.extender, process["tls"])
-    return GateSettings(**process, extender=told.extender, http_timeout=told.http_timeout)
+    return GateSettings(**process, extender=told.extender, http_timeout=told.http_timeout, hami=told.hami)
 
 
 def is_loopback(host: str) -> bool:

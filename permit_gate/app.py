@@ -24,6 +24,7 @@ from extender.replica import Replica
 from extender.runtime import process, stopping, tasks
 from extender.telemetry.metrics import GateMetrics
 from extender.web import serve, tls
+from permit_gate.forwarding import Hami
 from permit_gate.outside import Extender, Kubernetes
 from permit_gate.owner import Owner
 from permit_gate.web import BODY_LIMIT, Handlers
@@ -74,7 +75,7 @@ class Process:
     ) -> None:
         self._owner = Owner(
             Gate(World(), told.http_timeout),
-            Kubernetes(api),
+            Kubernetes(api, None if told.hami is None else Hami(session, told.hami)),
             Extender(session, told.extender),
             process.wall_clock(),
             metrics,

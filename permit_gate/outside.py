@@ -21,6 +21,7 @@ from extender.core.model import Group, Pod
 from extender.kube import bind, client, errors, evicting, feeds, node_lock, resources, writes
 from extender.wire import hami, objects, records
 from extender.wire.extender_v1 import WireError
+from permit_gate.forwarding import Hami
 from permit_gate.owner import Unavailable
 
 RELEASE_SECONDS = 1.0
@@ -29,17 +30,30 @@ RELEASE_SECONDS = 1.0
 class Kubernetes:
     """The API server."""
 
-    def __init__(self, api: client.Api) -> None:
+    def __init__(self, api: client.Api, forwarding: Hami | None = None) -> None:
         self._api = api
+        self._hami = forwarding
         self._served: dict[Source, resources.Served] = {}
         self._turns = _Turns()
 
     async def bind(self, effect: gm.Bind) -> gm.BindDone:
         """Bind a pod and prove it."""
         notes = dict(effect.annotations)
+        if self._hami is not None:
+            return await self._bind_by(self._hami, effect, notes)
         if hami.NODE in notes:
             return await self._bind_locked(effect, notes)
         return _done(effect, await bind.bind(*self._pod(effect), effect.uid, effect.node, notes))
+
+    async def _bind_by(self, forwarding: Hami, effect: gm.Bind, notes: dict[str, str]) -> gm.BindDone:
+        """Leave the binding to HAMi if its filter has chosen cards for the pod: one after the other on a node."""
+        async with self._turns.of(effect.node):
+            outcome = await forwarding.forward(self._api, effect)
+        if outcome is None and hami.NODE in notes:
+            return gm.BindDone(effect.uid, "muster: HAMi's filter has chosen no cards for it: is it configured?")
+        if outcome is None:
+            outcome = await bind.bind(*self._pod(effect), effect.uid, effect.node, notes)
+        return _done(effect, outcome)
 
     async def _bind_locked(self, effect: gm.Bind, notes: Mapping[str, str]) -> gm.BindDone:
         """Bind a pod whose cards are handed out under the lock of its node: one after the other."""

@@ -25,6 +25,18 @@ def tls_options(files: dict[str, str]) -> list[str]:
     return [f"--{name}={files[name]}" for name in ("tls-cert", "tls-key", "client-ca")]
 
 
+def test_the_gate_is_told_where_hami_binds():
+    assert settings.read_gate([], HOST).hami is None
+    assert settings.read_gate(["--hami=https://hami:443/"], HOST).hami == "https://hami:443"
+
+
+@pytest.mark.parametrize("url", ["", "hami:443", "https://hami/bind", "ftp://hami"])
+def test_a_place_of_hami_that_is_no_base_url_is_refused(url: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        settings.read_gate([f"--hami={url}"], HOST)
+    assert "--hami" in capsys.readouterr().err
+
+
 def test_the_extender_needs_no_option_in_a_pod():
     assert settings.read_extender([], HOST) == settings.ExtenderSettings(
         cluster=settings.Cluster(None, None, "muster-system", "muster-scheduler"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -112,10 +112,11 @@ def rewritten(
     qps: float = 0,
     burst: int = 0,
     profiles: Sequence[str] = (),
+    extenders: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The scheduler configuration with addresses and credentials of this machine; all else as in the manifest.
 
-    profiles: names of stock profiles that the same process serves beside ours.
+    profiles: names of stock profiles that the same process serves beside ours. extenders: entries of others.
     """
     result = copy.deepcopy(config)
     result["profiles"] += [{"schedulerName": name} for name in profiles]
@@ -125,6 +126,7 @@ def rewritten(
         connection |= {"qps": qps, "burst": burst or int(2 * qps)}
     for entry in result["extenders"]:
         entry["urlPrefix"] = gate if entry.get("bindVerb") else extender
+    result["extenders"] += [dict(entry) for entry in extenders]
     return result
 
 

@@ -29,7 +29,8 @@ class ReplicaOptions:
 
     hostname: a host name of its own (needed by a second replica). proxies: role -> proxy that its API traffic goes
     through. arguments, environment: role -> additions. qps, burst: limits of the scheduler's client, 0 for the
-    manifest's. profiles: names of stock profiles that its scheduler serves beside ours.
+    manifest's. profiles: names of stock profiles that its scheduler serves beside ours. extenders: entries of others
+    behind ours.
     """
 
     hostname: str = ""
@@ -39,6 +40,7 @@ class ReplicaOptions:
     qps: float = 0
     burst: int = 0
     profiles: Sequence[str] = ()
+    extenders: Sequence[Mapping[str, Any]] = ()
     stay: bool = False
 
 
@@ -196,6 +198,7 @@ class Replica:
             qps=self.options.qps,
             burst=self.options.burst,
             profiles=self.options.profiles,
+            extenders=self.options.extenders,
         )
         path = self.cluster.work / f"{self.cluster.unique(f'scheduler-{self.host}')}.yaml"
         path.write_text(yaml.safe_dump(config))

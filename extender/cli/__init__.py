@@ -8,7 +8,8 @@ are of `core.explain`, and what stands in objects was made of them.
     cluster       reading: objects, and live answers where they are installed
     naming        which group or pod a name means
     stated        what objects say of a group, in the form of the live answers
-    why, gangs, queues, top, nodes, history, events: one command each: `gather` reads, `show` makes lines
+    manifests     pods and groups in files
+    why, gangs, queues, top, nodes, history, plan, events: one command each: `gather` reads, `show` makes lines
     tables        columns, colours, and what may not reach a terminal
     completion    for bash, zsh and fish
 """

@@ -1,6 +1,7 @@
 """Reading the cluster for one command: objects as they stand, and live answers where they are installed.
 
-Takes an Api, gives decoded JSON; what cannot be read becomes a Problem. Must not write. Live answers come through the
+Takes an Api, gives decoded JSON; what cannot be read becomes a Problem. Must not write: dry runs and plans are
+answered and forgotten. Live answers come through the
 API server, so that the user's credentials and rights count there as everywhere; where there are none a note says why,
 and the command tells what stands in objects.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -21,6 +22,8 @@ from extender.wire import answers, objects
 Object = dict[str, Any]
 T = TypeVar("T")
 PAGE = 500
+#: what a template's metadata says of its pods
+_OF_TEMPLATE = ("labels", "annotations")
 #: of two replicas one answers; the other says when to ask again
 _ASKED_AGAIN = 8
 
@@ -30,6 +33,18 @@ def each(decode: Callable[[Object], T], contents: Iterable[Object]) -> Iterator[
     for content in contents:
         with contextlib.suppress(objects.DecodeError):
             yield decode(content)
+
+
+async def _answered(ask: Callable[[], Awaitable[T]]) -> T:
+    """What the replica that acts answers; the other one says when to ask again."""
+    for left in reversed(range(_ASKED_AGAIN)):
+        try:
+            return await ask()
+        except errors.ServerError as error:
+            if not left or error.retry_after is None:
+                raise
+            await asyncio.sleep(error.retry_after)
+    raise AssertionError("the last one returns or raises")
 
 
 @dataclass(slots=True)
@@ -139,14 +154,48 @@ class Cluster:
         return None
 
     async def _asked(self, path: str, one: bool) -> list[Object]:
-        for left in reversed(range(_ASKED_AGAIN)):
-            try:
-                return [await self.api.read(path)] if one else [item async for item in self._items(path)]
-            except errors.ServerError as error:
-                if not left or error.retry_after is None:
-                    raise
-                await asyncio.sleep(error.retry_after)
-        raise AssertionError("the last one returns or raises")
+        async def ask() -> list[Object]:
+            return [await self.api.read(path)] if one else [item async for item in self._items(path)]
+
+        return await _answered(ask)
+
+    # --- what if --------------------------------------------------------------------------------
+
+    async def dry_run(self, namespace: str, name: str, template: Object) -> Object:
+        """A pod as it would be created of a template; nothing is."""
+        meta = template.get("metadata")
+        kept = {key: value for key, value in (meta if isinstance(meta, dict) else {}).items() if key in _OF_TEMPLATE}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": kept | {"generateName": f"{name}-"}}
+        path = f"/api/v1/namespaces/{resources.quote(namespace)}/pods"
+        try:
+            made = await self.api.request(
+                "POST", path, query={"dryRun": "All"}, body=body | {"spec": template.get("spec")}
+            )
+        except errors.ApiError as error:
+            what = f"the API server would not create a pod of {name} in namespace {namespace}: {error.message or error}"
+            raise Problem(what) from error
+        except errors.KubeError as error:
+            raise self._problem(error, f"pods in namespace {namespace}") from error
+        found = client.decode_object(made)
+        found["metadata"] = {**found.get("metadata", {}), "name": name}
+        return found
+
+    async def plan(self, namespace: str, spec: Object) -> Object:
+        """What would become of a group; a Problem where nothing answers, as objects do not tell."""
+        path = f"/apis/{answers.API_VERSION}/namespaces/{resources.quote(namespace)}/plans"
+        body = {"apiVersion": answers.API_VERSION, "kind": answers.PLANS.kind, "spec": spec}
+        try:
+            made = await _answered(lambda: self.api.request("POST", path, body=body))
+            status = client.decode_object(made).get("status")
+            return status if isinstance(status, dict) else {}
+        except errors.NotFound as error:
+            raise Problem(problems.NO_LIVE, problems.INSTALL_LIVE) from error
+        except (errors.Invalid, errors.Conflict) as error:
+            raise Problem(error.message) from error
+        except errors.ServerError as error:
+            raise Problem(f"{problems.LIVE_AWAY} ({error})", problems.LIVE_MEND) from error
+        except errors.KubeError as error:
+            raise self._problem(error, f"{answers.PLANS.plural}.{answers.GROUP}") from error
 
     def _without(self, what: str, mend: str) -> None:
         self._no_live = True

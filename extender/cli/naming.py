@@ -99,7 +99,7 @@ async def _look(cluster: Cluster, namespace: str, source: Source, name: str) -> 
 
 async def _group(cluster: Cluster, namespace: str, source: Source, name: str) -> Subject | None:
     content, live = await asyncio.gather(
-        cluster.get(GROUP_RESOURCES[source], namespace, name),
+        _object(cluster, namespace, source, name),
         cluster.workload(namespace, answers.name_of(source, name)),
     )
     if content is None and live is None:
@@ -109,6 +109,12 @@ async def _group(cluster: Cluster, namespace: str, source: Source, name: str) ->
     if content is not None:
         subject.evicted = stated.evicted_group(source, content)
     return subject
+
+
+async def _object(cluster: Cluster, namespace: str, source: Source, name: str) -> Object | None:
+    """The group's object; None also where its source has none."""
+    resource = GROUP_RESOURCES.get(source)
+    return None if resource is None else await cluster.get(resource, namespace, name)
 
 
 async def _pod(cluster: Cluster, namespace: str, name: str) -> Subject | None:

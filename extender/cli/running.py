@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import orjson
 import yaml
 
-from extender.cli import events, gangs, history, nodes, problems, queues, tables, top, why
+from extender.cli import events, gangs, history, nodes, plan, problems, queues, tables, top, why
 from extender.cli.cluster import Cluster
 from extender.cli.problems import Problem
 from extender.kube import client, credentials, errors, observing
@@ -61,6 +61,10 @@ COMMANDS: Mapping[str, Command] = {
         lambda cluster, told: history.gather(cluster, str(cluster.namespace), told.name),
         lambda found, _, now, paint: history.show(found, now, paint),
         "nothing is remembered of it: it has not waited, or its Events have expired",
+    ),
+    "plan": Command(
+        lambda cluster, told: plan.gather(cluster, told.filename),
+        lambda found, _, __, paint: plan.show(found, paint),
     ),
     "events": Command(
         lambda cluster, _: events.gather(cluster),

@@ -96,7 +96,7 @@ def _pairs(told: Object, now: float) -> Iterator[tuple[str, str]]:
         yield "Queue", f"{told['queue']}{position}"
     if members := told.get("members"):
         yield "Members", _members(members)
-    yield from _waiting(told, now)
+    yield from waiting(told, now)
     for where in told.get("plannedNodes", ()):
         yield "Planned on", f"{where['name']} ({where['members']})"
     if "plannedElsewhere" in told:
@@ -107,7 +107,8 @@ def _pairs(told: Object, now: float) -> Iterator[tuple[str, str]]:
         yield from _of_pod(told["pod"], now)
 
 
-def _waiting(told: Object, now: float) -> Iterator[tuple[str, str]]:
+def waiting(told: Object, now: float) -> Iterator[tuple[str, str]]:
+    """Why something waits, and what would end that."""
     if "reason" not in told:
         return
     since = f" for {_age(told['since'], now)}" if "since" in told else ""

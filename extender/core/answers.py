@@ -17,7 +17,7 @@ from extender.core.engine import Engine
 from extender.core.ids import QUEUE_GATE, GroupKey, NodeName, QueueName, Source
 from extender.core.membership import LIVE, Need, Standing, Tally, satisfied
 from extender.core.mending import Mend, of_refusal
-from extender.core.model import Pod, QueueStatus
+from extender.core.model import Pod, QueueStatus, Span
 from extender.core.ordering import OrderKey
 from extender.core.planning import Entry, Past, members_missing
 from extender.core.quota import Sums
@@ -95,6 +95,8 @@ class Closer:
     starts: float | None
     #: since when it waited for which reason, the newest last; None: it had its places
     past: Past
+    #: what it has of the network against what it asked for; None when there is nothing to say
+    span: Span | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,7 +126,8 @@ class Answers:
     """Answers out of an engine that acts; of one that does not there is nothing to say."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        #: to be read
+        self.engine = engine
         #: by queue the waiting groups in order, as they were counted last, and how long that counts
         self._lines: dict[QueueName, list[GroupKey]] = {}
         self._positions: dict[GroupKey, int] = {}
@@ -135,10 +138,10 @@ class Answers:
         """Brings the positions up to date, in steps; to be done before they are asked for."""
         if now < self._lines_until:
             return
-        view, entries = self._engine.view, self._engine.entries
+        view, entries = self.engine.view, self.engine.entries
         lines: dict[QueueName, list[tuple[OrderKey, GroupKey]]] = {}
         number = 0
-        for number, (key, queue) in enumerate(self._engine.backlog.waiting(), 1):
+        for number, (key, queue) in enumerate(self.engine.backlog.waiting(), 1):
             entry = entries.get(key)
             if entry is not None:
                 lines.setdefault(queue, []).append((view.order_key(entry), key))
@@ -178,8 +181,8 @@ class Answers:
         name = self._name(key)
         if name is None or not self._known(key):
             return None
-        world, entry = self._engine.world, self._engine.entries.get(key)
-        places = self._engine.view.places(key)
+        world, entry = self.engine.world, self.engine.entries.get(key)
+        places = self.engine.view.places(key)
         phase, refusal = self._phase(key, entry, bool(places))
         group, pod = world.groups.get(key), self._one(key)
         sources = [(group.uid, group.created)] if group is not None else []
@@ -201,29 +204,30 @@ class Answers:
 
     def closer(self, found: Workload, now: float) -> Closer:
         """What else there is to say of a group: slow, for one at a time."""
-        view, refusal, entry = self._engine.view, found.refusal, self._engine.entries.get(found.key)
-        mends = () if entry is None or refusal is None else view.mends(entry, self._engine.usage, now)
+        view, refusal, entry = self.engine.view, found.refusal, self.engine.entries.get(found.key)
+        mends = () if entry is None or refusal is None else view.mends(entry, self.engine.usage, now)
         promise = None if refusal is None else view.promise(found.key)
         return Closer(
             mends=mends if refusal is None or mends else (of_refusal(refusal),),
             starts=None if promise is None or promise.at is None else max(promise.at, now),
             past=view.past(found.key),
+            span=None if found.key.lone else view.span(found.key),
         )
 
     def _keys(self) -> list[GroupKey]:
-        entries = self._engine.entries
-        memberless = (key for key in self._engine.world.groups if key.source is Source.MUSTER and key not in entries)
+        entries = self.engine.entries
+        memberless = (key for key in self.engine.world.groups if key.source is Source.MUSTER and key not in entries)
         return [*entries, *memberless]
 
     def _known(self, key: GroupKey) -> bool:
         """Ours are groups with a pod of ours, and objects of our own group."""
-        world = self._engine.world
-        if key in self._engine.entries:
+        world = self.engine.world
+        if key in self.engine.entries:
             return key in world.members or key in world.groups
         return key.source is Source.MUSTER and key in world.groups
 
     def _one(self, key: GroupKey) -> Pod | None:
-        return next(iter(self._engine.world.members.get(key, {}).values()), None)
+        return next(iter(self.engine.world.members.get(key, {}).values()), None)
 
     def _name(self, key: GroupKey) -> str | None:
         """The group's name as its users know it; None for a lone pod that has just gone."""
@@ -234,9 +238,9 @@ class Answers:
 
     def _phase(self, key: GroupKey, entry: Entry | None, placed: bool) -> tuple[str, Refusal | None]:
         """The phase, and why something of the group waits."""
-        world = self._engine.world
+        world = self.engine.world
         tally, need = world.tallies.get(key) or Tally(), world.need(key)
-        refusal = self._engine.view.why(key)
+        refusal = self.engine.view.why(key)
         if refusal is not None:
             return RUNNING if entry is not None and entry.running else PENDING, refusal
         if tally.count(*Standing) and not tally.count(*_AT_WORK):
@@ -253,12 +257,12 @@ class Answers:
 
     def _idle(self, key: GroupKey, refusal: Refusal) -> Refusal:
         """Nothing of it can be placed: members are missing, or gates of others are on them."""
-        pods = self._engine.world.members.get(key, {}).values()
+        pods = self.engine.world.members.get(key, {}).values()
         gates = {gate for pod in pods if pod.ours for gate in pod.gates} - {QUEUE_GATE}
         return Refusal(refusal.reason, (*refusal.detail, *(("gate", gate) for gate in sorted(gates)[:_GATES_SHOWN])))
 
     def _members(self, key: GroupKey, planned: int) -> Members:
-        world = self._engine.world
+        world = self.engine.world
         tally, need = world.tallies.get(key) or Tally(), world.need(key)
         return Members(
             have=tally.count(*LIVE),
@@ -273,30 +277,30 @@ class Answers:
 
     def queues(self) -> tuple[QueueName, ...]:
         """The names of all queues, sorted."""
-        return tuple(sorted(self._engine.usage.tree.downwards))
+        return tuple(sorted(self.engine.usage.tree.downwards))
 
     def queue(self, name: QueueName, now: float) -> QueueState | None:
         """What there is to say of a queue; None when there is none of this name."""
-        usage = self._engine.usage
+        usage = self.engine.usage
         at = usage.tree.at(name)
         if at is None:
             return None
         share = self._fair(now).get(name, {})
-        lent = self._engine.view.lent(name)
-        status = queue_stating.status_of(at.queue, usage, self._engine.backlog, lent, share, at.queue.status, now)
+        lent = self.engine.view.lent(name)
+        status = queue_stating.status_of(at.queue, usage, self.engine.backlog, lent, share, at.queue.status, now)
         return QueueState(name, at.queue.parent, status, amounts(share), tuple(self._waiters(name)))
 
     def _fair(self, now: float) -> dict[QueueName, Sums]:
         counted, shares = self._shares
         if now >= counted + SHARES_SECONDS:
-            usage, backlog = self._engine.usage, self._engine.backlog
-            shares = queue_stating.shares_of(usage, backlog, usage.shared(self._engine.view.free()))
+            usage, backlog = self.engine.usage, self.engine.backlog
+            shares = queue_stating.shares_of(usage, backlog, usage.shared(self.engine.view.free()))
             self._shares = (now, shares)
         return shares
 
     def _waiters(self, queue: QueueName) -> Iterator[Waiter]:
         for position, key in enumerate(self._lines.get(queue, ())[:WAITING_SHOWN], 1):
-            name, entry = self._name(key), self._engine.entries.get(key)
+            name, entry = self._name(key), self.engine.entries.get(key)
             if name is not None and entry is not None and entry.refusal is not None:
                 yield Waiter(key.namespace, key.source, name, position, entry.refusal, entry.refused_at)
 

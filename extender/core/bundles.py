@@ -11,6 +11,7 @@ Kinds that compete are placed the hardest first; where that fails in a small cas
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,8 +28,9 @@ from extender.core.reasons import Detail
 from extender.core.snapshot import Matrix
 from extender.core.topology import Domains
 
-#: of more demands, or more ways to put bundles into domains, not all are searched
+#: of more demands or nodes, or more ways to put bundles into domains, not all are searched
 _SEARCHED_DEMANDS = 12
+_SEARCHED_ROWS = 32
 _SEARCHED_WAYS = 300
 #: no domain: members of a part that run stand in several
 NOWHERE = -1
@@ -89,12 +91,43 @@ def _gather(
     domains, home = None, None
     if part is not None:
         domains = facts.domains(facts.path(part.level))
-        there = np.unique(domains.ids[list(standing.get(part, ()))])
-        if len(there):
-            home = int(there[0]) if len(there) == 1 else NOWHERE
+        there = {int(domains.ids[row]) for row in standing.get(part, ())}
+        if there:
+            home = min(there) if len(there) == 1 else NOWHERE
     keys = domains.keys if domains is not None else ()
     look = (keys, home, tuple(alike[demand] for demand in loose), tuple(bundle.look for bundle in bundles))
     return Bundle(part, domains, home, tuple(loose), tuple(bundles), look)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Areas:
+    """The domains that a bundle may have, as far as they are among some rows; neighbouring ones follow each other."""
+
+    #: domain by domain, by node name inside
+    rows: Ints
+    starts: Ints
+
+    @classmethod
+    def of(cls, bundle: Bundle, rows: Ints) -> Areas:
+        """Those of this bundle among these rows."""
+        assert bundle.domains is not None, "only the whole group has no level"
+        ids = bundle.domains.ids[rows]
+        inside = ids >= 0 if bundle.home is None else (ids >= 0) & (ids == bundle.home)
+        ids = ids[inside]
+        order = np.argsort(ids, kind="stable")
+        starts = np.flatnonzero(np.diff(ids[order], prepend=-1))
+        return cls(rows[inside][order], starts)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, number: int) -> Ints:
+        end = self.starts[number + 1] if number + 1 < len(self.starts) else len(self.rows)
+        return self.rows[self.starts[number] : end]
+
+    def sums(self, values: Ints) -> Ints:
+        """The sum of a value per row for each area."""
+        return np.add.reduceat(values, self.starts) if len(self.starts) else values[:0]
 
 
 #: rows for each pod of each demand
@@ -135,12 +168,16 @@ class Packer:
 
     def _inside(self, copies: Sequence[Bundle], rows: Ints, loose_first: bool) -> bool:
         """Place what these consist of within these rows, which are a domain of theirs; all of it, or nothing."""
+        loose = [demand for copy in copies for demand in copy.loose]
+        if self._effort.fillings < 0:
+            return False
+        if self._cards is None and not any(copy.inner for copy in copies):
+            return self._loose(loose, rows)
         before = (self._free[rows], self._cards.copy() if self._cards is not None else None, self._placed.copy())
         classes: dict[tuple[object, ...], list[Bundle]] = {}
         for bundle in itertools.chain.from_iterable(copy.inner for copy in copies):
             classes.setdefault(bundle.look, []).append(bundle)
         hardest = sorted(classes.values(), key=lambda alike: (alike[0].home is None, -self._share(alike[0])))
-        loose = [demand for copy in copies for demand in copy.loose]
         if (
             (not loose_first or self._loose(loose, rows))
             and all(self._spread(alike, rows, loose_first) for alike in hardest)
@@ -155,19 +192,22 @@ class Packer:
 
     def _spread(self, copies: Sequence[Bundle], rows: Ints, loose_first: bool) -> bool:
         """Each of these equal bundles into a domain of their level."""
-        areas = self.areas(copies[0], rows)
+        areas = Areas.of(copies[0], rows)
         takes, spare = self._takes(copies, areas)
+        # by how many they take, and those with least to spare last among equals
+        order = np.lexsort((-np.arange(len(takes)), -spare, takes))
+        order = order[takes[order] > 0]
+        numbers, most = order.tolist(), takes[order].tolist()
         went: list[tuple[int, Bundle]] = []
         left = list(copies)
         while left:
-            if not any(takes):
+            if not numbers:
                 return False
-            enough = [n for n, most in enumerate(takes) if most >= len(left)]
-            number = min(enough, key=lambda n: (takes[n], spare[n])) if enough else takes.index(max(takes))
-            count = min(takes[number], len(left))
+            enough = bisect.bisect_left(most, len(left))
+            at = bisect.bisect_right(most, most[enough]) - 1 if enough < len(most) else len(most) - 1
+            number, count = numbers.pop(at), min(most.pop(at), len(left))
             while count and not self._inside(left[:count], areas[number], loose_first):
                 count -= 1
-            takes[number] = 0
             went += [(number, bundle) for bundle in left[:count]]
             left = left[count:]
         self._in_order(went)
@@ -179,41 +219,27 @@ class Packer:
         for (_, bundle), places in zip(went, given, strict=True):
             self._placed.update(zip(bundle.demands, places, strict=True))
 
-    @staticmethod
-    def areas(bundle: Bundle, rows: Ints) -> list[Ints]:
-        """The rows of each domain that it may have, among these; neighbouring domains follow each other."""
-        assert bundle.domains is not None, "only the whole group has no level"
-        ids = bundle.domains.ids[rows]
-        if bundle.home is not None:
-            ids = np.where(ids == bundle.home, ids, -1)
-        inside = rows[ids >= 0]
-        order = np.argsort(ids[ids >= 0], kind="stable")
-        starts = np.unique(ids[ids >= 0][order], return_index=True)[1]
-        return np.split(inside[order], starts[1:]) if len(starts) else []
-
-    def _takes(self, copies: Sequence[Bundle], areas: Sequence[Ints]) -> tuple[list[int], list[int]]:
-        """No more of these equal bundles than so many go into each area; and how many pods more there would be room."""
+    def _takes(self, copies: Sequence[Bundle], areas: Areas) -> tuple[Ints, Ints]:
+        """No more of these equal bundles than so many go into each area; and how many pods there would be room for."""
         asked: dict[int, int] = {}
         of_kind: dict[int, Ask] = {}
         for demand in copies[0].demands:
             kind = self._kinds[demand]
             of_kind[kind] = self._asks[demand]
             asked[kind] = asked.get(kind, 0) + self._asks[demand].count
-        takes, spare = [len(copies)] * len(areas), [0] * len(areas)
+        takes, spare = np.full(len(areas), len(copies)), np.zeros(len(areas), dtype=np.int64)
+        rows = areas.rows
         for kind, each in asked.items():
-            if not each:
-                continue
             ask = replace(of_kind[kind], count=each * len(copies))
-            for number, rows in enumerate(areas):
-                cards = self._cards.among(rows) if self._cards is not None and ask.want.cards is not None else None
-                room = int(ask.capacity(self._free[rows], ask.mask[rows], cards).sum())
-                takes[number] = min(takes[number], room // each)
-                spare[number] += room
+            cards = self._cards.among(rows) if self._cards is not None and ask.want.cards is not None else None
+            room = areas.sums(ask.capacity(self._free[rows], ask.mask[rows], cards))
+            takes = np.minimum(takes, room // each)
+            spare += room
         return takes, spare
 
     def most(self, copies: Sequence[Bundle], rows: Ints) -> int:
         """No more of these equal bundles than so many have a place among these rows."""
-        return sum(self._takes(copies, self.areas(copies[0], rows))[0])
+        return int(self._takes(copies, Areas.of(copies[0], rows))[0].sum())
 
     def count(self, demand: int) -> int:
         """How many pods it is."""
@@ -232,6 +258,7 @@ class Packer:
         asks = [replace(self._asks[ds[0]], count=sum(self._asks[d].count for d in ds)) for ds in of_kind.values()]
         counts = packing.pack(Field(self._free, rows, asks, self._cards), self._effort)
         if counts is None:
+            self._effort.fillings -= 1
             return False
         for ask, number, alike in zip(asks, counts, of_kind.values(), strict=True):
             if not self._take(ask, rows, number):
@@ -259,9 +286,12 @@ class Packer:
 
     def _search(self, root: Bundle, rows: Ints) -> Rows | None:
         """Try every way to give bundles their domains, in a case that is small enough."""
-        if len(self._asks) > _SEARCHED_DEMANDS:
+        if len(self._asks) > _SEARCHED_DEMANDS or len(rows) > _SEARCHED_ROWS or self._is_exact(root):
             return None
         for areas in itertools.islice(self._ways(list(root.inner), rows), _SEARCHED_WAYS):
+            self._effort.fillings -= len(self._asks)
+            if self._effort.fillings < 0:
+                return None
             asks = []
             for demand, ask in enumerate(self._asks):
                 mask = np.zeros_like(ask.mask)
@@ -274,19 +304,33 @@ class Packer:
                 return [np.repeat(rows[order], number[order]).tolist() for number in counts]
         return None
 
+    def _is_exact(self, root: Bundle) -> bool:
+        """True when what fails one after the other has no way at all: equal pods, in bundles of one size."""
+        return len({self._kinds[demand] for demand in root.demands}) == 1 and _uniform(root)
+
     def _ways(self, bundles: list[Bundle], rows: Ints) -> Iterator[dict[int, Ints]]:
         """Rows for each demand of these, every way in which all of them have enough by themselves."""
         if not bundles:
             yield {}
             return
         first, rest = bundles[0], bundles[1:]
-        for area, most in zip(areas := self.areas(first, rows), self._takes([first], areas)[0], strict=True):
-            if not most:
-                continue
+        areas = Areas.of(first, rows)
+        for number in np.flatnonzero(self._takes([first], areas)[0]).tolist():
+            area = areas[number]
             for inside in self._ways(list(first.inner), area):
                 mine = {demand: area for demand in first.loose} | inside
                 for others in self._ways(rest, rows):
                     yield mine | others
+
+
+def _uniform(bundle: Bundle) -> bool:
+    """True when the bundles inside it are equal but for where some of them stand."""
+    sizes = {(inner.look[0], inner.look[2:]) for inner in bundle.inner}
+    return (
+        len(sizes) <= 1
+        and all(not one.loose or not one.inner for one in bundle.inner)
+        and (all(_uniform(one) for one in bundle.inner[:1]))
+    )
 
 
 def failing(packer: Packer, root: Bundle, rows: Ints) -> Detail:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from extender.core.cards import ALONE, Cards, Ints, Roll, Sizes, each_share, need
+from extender.core.cards import ALONE, Cards, Ints, Roll, Sizes, each_share, loads, need
 from extender.core.ids import NodeName, PodUid
 from extender.core.links import Links
 from extender.core.model import Card, CardAsk, CardRequest, Pod, Share, Shares, Trouble
@@ -96,13 +96,13 @@ class CardTable:
     def add(self, node: NodeName, shares: Shares, sign: int) -> None:
         """Take shares of a node's cards, or give them back; cards that it never published are left out."""
         there = self._nodes.get(node, {})
-        for share in each_share(shares):
-            held = there.get(share.card)
+        for card, slots, memory, cores, alone in loads(shares):
+            held = there.get(card)
             if held is not None:
-                held.slots += sign
-                held.memory += sign * share.memory
-                held.cores += sign * share.cores
-                held.alone += sign * (share.cores >= ALONE)
+                held.slots += sign * slots
+                held.memory += sign * memory
+                held.cores += sign * cores
+                held.alone += sign * alone
                 if self._roll is not None:
                     self._taken[held.place] = (held.slots, held.memory, held.cores)
                     self._alone[held.place] = held.alone
@@ -159,9 +159,10 @@ class CardTable:
         if request is None:
             return ()
         found: list[tuple[Share, ...]] = []
-        for ask in request.asks:
-            fitting = [held.card for held in there.values() if held.fits(ask)]
-            found.append(tuple(Share(c.id, need(ask, c.memory), ask.cores) for c in fitting[: ask.number]))
+        for at, ask in enumerate(request.containers):
+            fitting = [held.card for held in there.values() if held.fits(ask)][: ask.number] if ask is not None else []
+            passing = at in request.passing
+            found.append(tuple(Share(c.id, need(ask, c.memory), ask.cores, passing) for c in fitting if ask))
         return tuple(found) if any(found) else ()
 
 

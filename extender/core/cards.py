@@ -5,12 +5,13 @@ Takes nodes, pods and shares, gives copies of what is free, counts of pods that 
 A share never straddles cards, and slots, memory and cores must all fit. One of 100 cores is alone on its card: it
 joins nobody, and nobody joins it. Of the cards that fit a container gets those with least memory to spare, then least
 cores, then by their order, so that shares stand together and whole cards stay whole; only where that would cost room
-for another pod of the same kind it gets those with most to spare.
+for another pod of the same kind it gets those with most to spare. An init container ends before the pod's own ones
+start, so it may have of their cards what they have: of each card a pod takes the most that it has at any time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,6 +28,7 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Sizes = npt.NDArray[np.int64]
 
+_Load = tuple[str, int, int, int, int]
 #: columns of sizes
 SLOTS, MEMORY, CORES = range(3)
 #: so many cores are the card itself
@@ -192,11 +194,11 @@ class Cards:
         """Use up shares of a node's cards, or give them back (sign -1); cards that are not there are left out."""
         part = self._part(row)
         at = {self.roll.cards[self._which[place]].id: place for place in range(part.start, part.stop)}
-        for share in each_share(shares):
-            place = at.get(share.card)
+        for card, slots, memory, cores, alone in loads(shares):
+            place = at.get(card)
             if place is not None:
-                self.free[place] -= (sign, sign * share.memory, sign * share.cores)
-                self.alone[place] += sign * (share.cores >= ALONE)
+                self.free[place] -= (sign * slots, sign * memory, sign * cores)
+                self.alone[place] += sign * alone
 
     def overdrawn(self, row: int) -> bool:
         """True when more is taken of a card of this node than it has, or one that is alone has company."""
@@ -384,12 +386,14 @@ class Cards:
         return low
 
     def _fill(self, row: int, request: CardRequest, part: slice, roomy: bool) -> Shares | None:
-        """Cards for one container after the other, those that are hardest to please first."""
+        """Cards for one container after the other, those that are hardest to please first; then for those that pass,
+        each for itself, cards that the others have where they will do."""
         given: list[tuple[Share, ...]] = [() for _ in request.containers]
         asking = [(at, ask) for at, ask in enumerate(request.containers) if ask is not None]
         asking.sort(key=lambda one: _hardness(one[1]), reverse=True)
         taken: list[Shares] = []
-        for at, ask in asking:
+        lasting = [one for one in asking if one[0] not in request.passing]
+        for at, ask in lasting:
             shares = self._of_container(ask, request, part, roomy)
             if shares is None:
                 break
@@ -398,17 +402,31 @@ class Cards:
             self.take(row, (shares,))
         for one in taken:
             self.take(row, one, -1)
-        return tuple(given) if len(taken) == len(asking) else None
+        if len(taken) < len(lasting):
+            return None
+        near = {share.card for share in each_share(tuple(given))}
+        for at, ask in asking:
+            if at in request.passing:
+                shares = self._of_container(ask, request, part, roomy, near)
+                if shares is None:
+                    return None
+                given[at] = tuple(replace(share, passing=True) for share in shares)
+        return tuple(given)
 
-    def _of_container(self, ask: CardAsk, request: CardRequest, part: slice, roomy: bool) -> tuple[Share, ...] | None:
+    def _of_container(
+        self, ask: CardAsk, request: CardRequest, part: slice, roomy: bool, near: Collection[str] = ()
+    ) -> tuple[Share, ...] | None:
         fits = self._fits(ask, request, part)
         places = np.flatnonzero(fits)
         if len(places) < ask.number:
             return None
-        chosen = self._joined_best(ask, places, part)
+        chosen = self._joined_best(ask, places, part) if not near else None
         if chosen is None:
             free = self.free[part][places]
             by = (places, -fits[places]) if roomy else (places, free[:, CORES], free[:, MEMORY])
+            if near:
+                names = [self.roll.cards[which].id for which in self._which[part][places].tolist()]
+                by = (*by, np.array([name not in near for name in names]))
             chosen = places[np.lexsort(by)[: ask.number]].tolist()
         cards = [self.roll.cards[self._which[part.start + place]] for place in chosen]
         return tuple(Share(card.id, need(ask, card.memory), ask.cores) for card in cards)
@@ -435,3 +453,22 @@ def _sums(row: Ints, values: Ints, size: int) -> Ints:
 def each_share(shares: Shares) -> Iterator[Share]:
     """All shares of a pod."""
     return (share for container in shares for share in container)
+
+
+def loads(shares: Shares) -> Iterable[_Load]:
+    """What a pod takes of cards: card, slots, memory, cores, and how many of its shares are to be alone there."""
+    every = list(each_share(shares))
+    if not any(share.passing for share in every):
+        return ((share.card, 1, share.memory, share.cores, int(share.cores >= ALONE)) for share in every)
+    most: dict[str, tuple[int, int, int, int]] = {}
+    # what lasts is there at one time; of what passes one container is at a time
+    for container in (tuple(share for share in every if not share.passing), *shares):
+        at_once: dict[str, tuple[int, int, int, int]] = {}
+        for share in container:
+            slots, memory, cores, alone = at_once.get(share.card, (0, 0, 0, 0))
+            alone += share.cores >= ALONE
+            at_once[share.card] = (slots + 1, memory + share.memory, cores + share.cores, alone)
+        for card, sizes in at_once.items():
+            known = most.get(card, (0, 0, 0, 0))
+            most[card] = (*map(max, sizes, known),)  # type: ignore[assignment]
+    return [(card, *sizes) for card, sizes in most.items()]

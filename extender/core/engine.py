@@ -49,7 +49,7 @@ class Engine:
         self._plans = self._cycle.plans
         self.entries = self._cycle.entries
         cycle = self._cycle
-        self.view = View(self.world, self._plans, self.entries, cycle.vacancy, cycle.pending, cycle.room)
+        self.view = View(self.world, self._plans, self.entries, cycle.vacancy, cycle.pending, cycle.room, cycle.facts)
         #: effects that undo a plan and could not be carried out, with the time to try again
         self._again: dict[messages.Effect, float] = {}
 

@@ -140,14 +140,19 @@ class Facts:
 
     def level(self, key: str) -> Coded[str]:
         """What each row has for a level: a label of its node, or what the topology says of the node."""
-        value = self.levels.derived(key)
-        if value is None:
+        if self.levels.derived(key) is None:
             return self.label(key)
         column = self._derived.get(key)
         if column is None:
-            column = Coded.of([value(node) if node is not None else None for node in self.nodes])
+            column = Coded.of(self._values(key, self.nodes))
             _keep(self._derived, key, column, _DOMAINS)
         return column
+
+    def _values(self, key: str, nodes: Iterable[Node | None]) -> list[str | None]:
+        value = self.levels.derived(key)
+        if value is None:
+            return _labels(nodes, key)
+        return [value(node) if node is not None else None for node in nodes]
 
     def knows_level(self, level: str) -> bool:
         """True when a Topology has the level or a node bears a label of that key."""
@@ -191,7 +196,7 @@ class Facts:
         takes = np.zeros(len(nodes), dtype=bool)
         takes[: len(self.takes)] = self.takes
         takes[changed] = [node is not None and _takes(node) for node in news]
-        return Facts(
+        found = Facts(
             nodes,
             self._roster_after(nodes, changed),
             takes,
@@ -203,11 +208,21 @@ class Facts:
             },
             self.levels,
             {
-                key: column.changed(len(nodes), changed, [value(node) if node is not None else None for node in news])
+                key: column.changed(len(nodes), changed, self._values(key, news))
                 for key, column in self._derived.items()
-                if (value := self.levels.derived(key)) is not None
             },
         )
+        if found.roster is self.roster:
+            found._domains = {keys: one for keys, one in self._domains.items() if self._same(keys, nodes, changed)}
+        return found
+
+    def _same(self, keys: Keys, nodes: tuple[Node | None, ...], rows: Iterable[int]) -> bool:
+        """True when these rows are in the same domains as before."""
+        for key in keys:
+            before, now = (self._values(key, [version[row] for row in rows]) for version in (self.nodes, nodes))
+            if before != now:
+                return False
+        return True
 
     def _roster_after(self, nodes: tuple[Node | None, ...], rows: list[int]) -> Roster:
         names = self.roster.names

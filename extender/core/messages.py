@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
-from extender.core.model import Budget, Group, Hold, HyperNode, Node, Pod, Queue, QueueStatus, Topology
+from extender.core.model import Budget, Group, Hold, HyperNode, Node, Pod, Queue, QueueStatus, Span, Topology
 from extender.core.reasons import Detail, Ground, Refusal
 from extender.core.resources import Amounts
 
@@ -270,6 +270,8 @@ class StateGroup:
     #: counts (members, scheduled, succeeded, failed) at the time of writing
     counts: tuple[int, int, int, int]
     event: bool = True
+    #: what it has of the network, once it runs
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,8 @@ class CardRequest:
     #: the same of the cards themselves
     ids: tuple[str, ...] = ()
     not_ids: tuple[str, ...] = ()
+    #: places of containers that end before the pod's own ones start
+    passing: tuple[int, ...] = ()
 
     @property
     def asks(self) -> tuple[CardAsk, ...]:
@@ -116,11 +118,12 @@ class CardRequest:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a container has of one card; memory in MiB."""
+    """What a container has of one card; memory in MiB. A `passing` one is given back before those start that last."""
 
     card: str
     memory: int
     cores: int
+    passing: bool = False
 
 
 #: what a pod has of cards, by container as in its CardRequest
@@ -391,6 +394,24 @@ class HyperNode:
     tier_name: str = ""
     members: tuple[Members, ...] = ()
     problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a group stands. `domains`: of each level from broad to narrow, in how many domains its members are."""
+
+    required: str | None
+    preferred: str | None
+    domains: tuple[tuple[str, int], ...]
+    #: the narrowest level of which one domain holds all, and its path; None and () when no domain does
+    level: str | None
+    domain: tuple[str, ...]
+
+    @property
+    def met(self) -> bool:
+        """True when all are in one domain of the level that was preferred, or required."""
+        wanted = self.preferred or self.required
+        return wanted is None or dict(self.domains).get(wanted) == 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,9 @@ from extender.core.matching import Ints, Mask
 from extender.core.model import Part, Shape, Shares
 from extender.core.packing import Ask, Effort, Field
 from extender.core.reasons import Reason, Refusal
+from extender.core.resources import GPU
 from extender.core.snapshot import Room
-from extender.core.topology import Domains, Keys
+from extender.core.topology import CLIQUE, Domains, Keys
 
 #: how many unions of sub-domains, and how many smaller last ones, are tried for as few as possible
 _UNIONS = 6
@@ -127,6 +128,13 @@ class _Where:
         found = [None if level is None else facts.levels.level(level) for level in (self.required, preferred)]
         return replace(self, required=found[0], preferred=found[1])
 
+    def by_default(self, demands: Sequence[Demand], facts: Facts) -> _Where:
+        """The same, and several pods with GPUs that prefer nothing prefer one NVLink domain, where those span nodes."""
+        if self.preferred is not None or sum(demand.count for demand in demands) + len(self.fixed) < 2:
+            return self
+        with_gpus = any(name == GPU for demand in demands for name, _ in demand.shape.request)
+        return replace(self, preferred=CLIQUE) if with_gpus and facts.borne(CLIQUE) else self
+
     def simpler(self, demands: Sequence[Demand]) -> tuple[_Where, Sequence[Demand]]:
         """The same without a part to which all belong: its level is required of the whole group."""
         firsts = {demand.within[:1] for demand in demands if demand.count}
@@ -140,6 +148,7 @@ class _Where:
 
 
 def _place(room: Room, demands: Sequence[Demand], where: _Where) -> Placement | Refusal:
+    where = where.by_default(demands, room.snapshot.facts)
     if where.anywhere and len(demands) == 1 and demands[0].count == 1 and not demands[0].within:
         return _place_lone(room, demands[0])
     where, demands = where.simpler(demands)

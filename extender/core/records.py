@@ -6,10 +6,12 @@ what a group gets. `Cycle` is made of it.
 
 from __future__ import annotations
 
-from extender.core import backlog, messages, plans, stating
+from dataclasses import replace
+
+from extender.core import backlog, messages, plans, spans, stating
 from extender.core.backfill import Backfill
 from extender.core.explain import is_ours
-from extender.core.feasibility import Feasibility
+from extender.core.feasibility import Facts, Feasibility
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Slot
 from extender.core.membership import Standing, satisfied
@@ -69,6 +71,10 @@ class Records:
         self._timers: dict[GroupKey, float] = {}
         #: no timer is due before
         self._ring_at = float("inf")
+
+    def facts(self) -> Facts:
+        """What constraints and levels look at of the nodes, as it is now."""
+        return self._feasibility.at(self.world)
 
     def reset(self) -> None:
         """Forget every decision; what the gate holds stays known."""
@@ -278,7 +284,8 @@ class Records:
             self.look_at(entry.key, due)
             return
         entry.stated = stating.said(statement)
-        self.effects.append(statement)
+        span = spans.of_group(self.facts(), self.world, entry.key) if entry.running else None
+        self.effects.append(replace(statement, span=span))
 
     def statement_failed(self, key: GroupKey, now: float) -> None:
         """What was to be written into the group's object was not."""

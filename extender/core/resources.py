@@ -24,8 +24,10 @@ GPU = "nvidia.com/gpu"
 GPU_MEMORY = "nvidia.com/gpumem"
 GPU_PERCENT = "nvidia.com/gpumem-percentage"
 GPU_CORES = "nvidia.com/gpucores"
+#: by which HAMi tells pods on one card apart; there is no amount of it
+GPU_PRIORITY = "nvidia.com/priority"
 #: asked for each GPU and fitted on cards, never on what a node has allocatable
-PER_CARD = frozenset({GPU_MEMORY, GPU_PERCENT, GPU_CORES})
+PER_CARD = frozenset({GPU_MEMORY, GPU_PERCENT, GPU_CORES, GPU_PRIORITY})
 #: what a pod is charged where a queue charges by share: GPUs asked x percentage of memory, and MIG instances by their
 #: slices. No node has it, and only queues that charge so name it
 GPU_SHARE = "muster.dev/gpu-parts"

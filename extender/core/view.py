@@ -9,19 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from extender.core import spans
 from extender.core.explain import of_member
+from extender.core.feasibility import Facts
 from extender.core.firm import Loan
 from extender.core.headroom import Promise
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.ledger import Slot
 from extender.core.mending import Mend, mends
-from extender.core.model import Shares
+from extender.core.model import Shares, Span
 from extender.core.ordering import OrderKey
 from extender.core.planning import Entry, Past, Plan
 from extender.core.plans import Plans
 from extender.core.reasons import Refusal
 from extender.core.resources import Amounts
 from extender.core.snapshot import Room
+from extender.core.spans import LevelState
 from extender.core.usage import Usage
 from extender.core.vacancy import Vacancy
 from extender.core.world import World
@@ -46,7 +49,9 @@ class View:
         vacancy: Vacancy,
         pending: Callable[[GroupKey], bool],
         room: Callable[[], Room],
+        facts: Callable[[], Facts],
     ) -> None:
+        self._facts = facts
         self._vacancy = vacancy
         self._world = world
         self._plans = plans
@@ -116,6 +121,18 @@ class View:
     def lent(self, queue: QueueName) -> Loan | None:
         """What the queue has borrowed for good."""
         return self._plans.firm.lent(queue)
+
+    def span(self, key: GroupKey) -> Span | None:
+        """What the group's members that are bound or planned have of the network; None when there is nothing to say."""
+        return spans.of_group(self._facts(), self._world, key, (node for node, _ in self.places(key)))
+
+    def levels(self) -> tuple[LevelState, ...]:
+        """The levels of the network that there are."""
+        return spans.levels(self._facts())
+
+    def network_problems(self) -> Mapping[str, str]:
+        """What was left out of the network's objects that make no sense, by the object's name."""
+        return self._facts().levels.hypernodes.problems
 
     def vetoes(self, members: Iterable[Member]) -> dict[PodUid, str]:
         """For a release: members that must not be bound, with the reason (design 2, invariant 2)."""

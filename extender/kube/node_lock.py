@@ -31,12 +31,21 @@ _PASSING = (errors.Conflict, errors.TooManyRequests, errors.ServerError, errors.
 
 async def take(api: client.Api, node: str, namespace: str, name: str, seconds: float | None = None) -> str:
     """Take the node's lock for a pod: "" when it has it, else why it has not."""
+    return await _until(api, node, hami.Lock(0.0, namespace, name), True, seconds)
+
+
+async def wait(api: client.Api, node: str, namespace: str, name: str, seconds: float | None = None) -> str:
+    """Wait until HAMi can take the node's lock for a pod: "" when it can, else why not."""
+    return await _until(api, node, hami.Lock(0.0, namespace, name), False, seconds)
+
+
+async def _until(api: client.Api, node: str, mine: hami.Lock, takes: bool, seconds: float | None) -> str:
     ends = _now() + (LOCK_SECONDS if seconds is None else seconds)
     served_since: float | None = None
     while True:
         try:
             forgotten = served_since is not None and _now() - served_since > SERVED_SECONDS
-            why, served = await _try(api, node, hami.Lock(time.time(), namespace, name), forgotten)
+            why, served = await _try(api, node, mine, takes, forgotten)
             served_since = (served_since or _now()) if served else None
         except _PASSING as error:
             why = str(error)
@@ -62,7 +71,7 @@ async def give_back(api: client.Api, node: str, namespace: str, name: str) -> No
             return
 
 
-async def _try(api: client.Api, node: str, mine: hami.Lock, forgotten: bool) -> tuple[str, bool]:
+async def _try(api: client.Api, node: str, mine: hami.Lock, takes: bool, forgotten: bool) -> tuple[str, bool]:
     """Why the lock cannot be had now, and whether its pod is served: then it is about to be free, or forgotten."""
     content = await api.read(f"{_NODES}/{resources.quote(node)}")
     lock = _lock_of(content)
@@ -74,7 +83,8 @@ async def _try(api: client.Api, node: str, mine: hami.Lock, forgotten: bool) -> 
         standing = await _standing(api, lock, node)
         if standing is _Standing.BUSY or (standing is _Standing.SERVED and not forgotten):
             return f"node {node} is locked by pod {lock.namespace}/{lock.name}", standing is _Standing.SERVED
-    await _write(api, node, content, hami.encode_lock(mine))
+    if takes:
+        await _write(api, node, content, hami.encode_lock(hami.Lock(time.time(), mine.namespace, mine.name)))
     return "", False
 
 

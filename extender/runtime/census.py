@@ -42,6 +42,9 @@ class Metrics(Protocol):
     def fragmented(self, gpus: float) -> None:
         """How many GPUs are free and of no use to the workload."""
 
+    def levels(self, domains: Mapping[str, int], unlabelled: Mapping[str, int], problems: int) -> None:
+        """How many domains each level of the network has and how many nodes lack it; objects that make no sense."""
+
     def overcommitted(self, by_outlook: Counter[str]) -> None:
         """On how many nodes with pods of ours more is used than there is, by what becomes of them."""
 
@@ -49,6 +52,7 @@ class Metrics(Protocol):
 async def take(engine: Engine, metrics: Metrics) -> None:
     """Count for ever."""
     told: Mapping[str, str] = {}
+    wrong: Mapping[str, str] = {}
     for number in itertools.count():
         await asyncio.sleep(PERIOD_SECONDS)
         phases: Counter[str] = Counter()
@@ -63,6 +67,7 @@ async def take(engine: Engine, metrics: Metrics) -> None:
         if number % USAGE_ROUNDS == 0:
             metrics.usage_difference(engine.check_usage())
             metrics.fragmented(engine.fragments())
+            wrong = _network(engine, metrics, wrong)
         over = _overcommits(engine)
         metrics.overcommitted(Counter(over.values()))
         if over:
@@ -70,6 +75,17 @@ async def take(engine: Engine, metrics: Metrics) -> None:
         for name in [name for name in over if told.get(name) != over[name]][:NAMED_NODES]:
             LOG.info("what becomes of an overcommitted node", node=name, outlook=over[name])
         told = over
+
+
+def _network(engine: Engine, metrics: Metrics, told: Mapping[str, str]) -> Mapping[str, str]:
+    """Tell of the levels of the network, and of objects that make no sense, each time that they do so otherwise."""
+    levels, wrong = engine.view.levels(), dict(engine.view.network_problems())
+    metrics.levels(
+        {one.level: one.domains for one in levels}, {one.level: one.unlabelled for one in levels}, len(wrong)
+    )
+    for name in [name for name in wrong if told.get(name) != wrong[name]][:NAMED_NODES]:
+        LOG.warning("a HyperNode makes no sense, and something of it is left out", hypernode=name, problem=wrong[name])
+    return wrong
 
 
 def _overcommits(engine: Engine) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import yaml
 
@@ -91,6 +91,8 @@ class _Maker:
             members = ((part, index) for part in parts for index in range(part.number))
             for order, (part, index) in enumerate(members):
                 words = {"role": part.role, "index": index, "order": order, "copy": copy, "size": size}
+                words |= {"outer": index // part.inner, "inner": index % part.inner}
+                words["partition"] = index // part.partition if part.partition else ""
                 self._pod(obj, kind, part, {key: str(value) for key, value in words.items()}, gang)
 
     def _pod(
@@ -101,6 +103,8 @@ class _Maker:
         name, uid, space = name_of(obj), str(meta_of(obj)["uid"]), namespace_of(obj)
         words = {**words, "name": name, "uid": uid, "namespace": space}
         labels = {**_texts(meta.get("labels")), **_written(kind.labels, words)}
+        if kinds.find(obj, "spec.completionMode") == "Indexed":
+            labels["batch.kubernetes.io/job-completion-index"] = words["index"]
         notes = {**_texts(meta.get("annotations")), **_written(kind.notes, words)}
         if gang is not None:
             labels |= gang.labels
@@ -138,7 +142,8 @@ def _identity(obj: Object) -> Json:
 
 
 def _written(writes: kinds.Writes, words: Mapping[str, str]) -> dict[str, str]:
-    return {key: value.format_map(words) for key, value in writes}
+    written = {key: value.format_map(words) for key, value in writes}
+    return {key: value for key, value in written.items() if value}
 
 
 def _texts(values: object) -> dict[str, str]:
@@ -152,11 +157,11 @@ def _with_templates(reader: Reader, obj: Object, parts: Sequence[kinds.Part]) ->
     """The parts with pod templates, also of kinds that write them out of other fields."""
     for part in parts:
         if api_group(obj) == "sparkoperator.k8s.io":
-            yield kinds.Part(part.role, part.number, spark.template(reader, obj, part.template), part.minimum)
+            yield replace(part, template=spark.template(reader, obj, part.template))
         elif api_group(obj) != "argoproj.io":
             yield part
         elif any(key in part.template for key in ("container", "script", "containerSet")):
-            yield kinds.Part(part.role, part.number, _step(part.template), part.minimum)
+            yield replace(part, template=_step(part.template))
 
 
 def _step(template: Object) -> Json:

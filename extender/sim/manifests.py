@@ -16,6 +16,7 @@ import yaml
 from extender.core.ids import GroupKey
 from extender.core.membership import Need, Tally, need_of
 from extender.core.model import CardAsk, CardRequest, Group, Pod
+from extender.core.parts import parts_of
 from extender.core.reasons import Refusal
 from extender.core.resources import GPU_SHARE, PODS
 from extender.sim import controllers
@@ -81,7 +82,12 @@ def _of_group(key: GroupKey, pods: Sequence[Pod], group: Group | None) -> Result
     for (task, shape), number in numbers.items():
         minimum = {"minimum": least[task]} if task in least else {}
         tasks.append({"name": str(task), "pods": number, **minimum, **_asks(examples[task, shape])})
-    return result | ({"tasks": tasks} if tasks else {})
+    parts = Counter(part for pod in pods for part in parts_of(pod, group.parts if group is not None else ()))
+    domains: dict[str, list[int]] = {}
+    for part, number in parts.items():
+        domains.setdefault(part.level, []).append(number)
+    told = [{"level": level, "pods": numbers} for level, numbers in domains.items()]
+    return result | ({"domains": told} if told else {}) | ({"tasks": tasks} if tasks else {})
 
 
 def _lone(pods: Sequence[Pod]) -> list[Result]:
@@ -89,7 +95,8 @@ def _lone(pods: Sequence[Pod]) -> list[Result]:
     numbers: Counter[tuple[object, ...]] = Counter()
     examples: dict[tuple[object, ...], Pod] = {}
     for pod in pods:
-        like = (pod.namespace, pod.queue, pod.priority, pod.task, pod.shape, pod.problems)
+        wish = tuple(part.level for part in pod.parts)
+        like = (pod.namespace, pod.queue, pod.priority, pod.task, pod.shape, pod.problems, wish)
         numbers[like] += 1
         examples.setdefault(like, pod)
     results: list[Result] = []
@@ -100,7 +107,9 @@ def _lone(pods: Sequence[Pod]) -> list[Result]:
         said = _refused(need) if isinstance(need, Refusal) else _wanted(need)
         said.pop("minimum", None)
         task = {"task": str(pod.task)} if pod.task else {}
-        results.append({"alone": numbers[alike], "namespace": pod.namespace, **task, **said, **_asks(pod)})
+        # which for one pod are met anywhere
+        levels = {"levels": [part.level for part in pod.parts]} if pod.parts else {}
+        results.append({"alone": numbers[alike], "namespace": pod.namespace, **task, **said, **levels, **_asks(pod)})
     return results
 
 

@@ -100,6 +100,13 @@ class ExtenderMetrics:
             "muster_extender_fragmented_gpus",
             "GPUs that are free and of which the pods that wait and run, as a workload, have no use.",
         )
+        network = ("muster_extender_topology_domains", "Domains of each level of the network.")
+        self._domains = labels.Census(Gauge(*network, ("level",), registry=self.registry))
+        network = ("muster_extender_topology_unlabelled_nodes", "Nodes that are in no domain of a level.")
+        self._unlabelled = labels.Census(Gauge(*network, ("level",), registry=self.registry))
+        self._network_problems = gauge.of(
+            "muster_extender_topology_problems", "HyperNodes of which something was left out, since it makes no sense."
+        )
         self._active = gauge.of("muster_extender_active", "1 while this replica acts.")
 
     def overcommitted(self, by_outlook: Mapping[str, int]) -> None:
@@ -146,6 +153,12 @@ class ExtenderMetrics:
     def fragmented(self, gpus: float) -> None:
         """How many GPUs are free and of no use to the workload."""
         self._fragmented.set(gpus)
+
+    def levels(self, domains: Mapping[str, int], unlabelled: Mapping[str, int], problems: int) -> None:
+        """How many domains each level of the network has and how many nodes lack it; objects that make no sense."""
+        self._domains.count(domains)
+        self._unlabelled.count(unlabelled)
+        self._network_problems.set(problems)
 
     def active(self, active: bool) -> None:
         """This replica begins or ceases to act."""

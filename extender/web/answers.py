@@ -24,7 +24,7 @@ from extender.core.answers import Answers
 from extender.core.ids import GroupKey, QueueName
 from extender.core.reasons import Reason
 from extender.telemetry import logs
-from extender.web import serve
+from extender.web import plans, serve
 from extender.wire import answers as wire
 from extender.wire.delegation import Asked, Decision, FrontProxy, User, user_of
 
@@ -84,7 +84,7 @@ class Handlers:
 
     def application(self) -> web.Application:
         """All paths, behind the check of who asks."""
-        app = web.Application(middlewares=[self._guard])
+        app = web.Application(middlewares=[self._guard], client_max_size=plans.BODY_LIMIT)
         group = f"/apis/{wire.GROUP}"
         routes: list[tuple[str, Callable[[web.Request], Awaitable[web.Response]]]] = [
             (HEALTH, _healthy),
@@ -99,6 +99,7 @@ class Handlers:
             (f"{_ROOT}/queues/{{name}}", self.get_queue),
         ]
         app.add_routes([web.get(path, handler, allow_head=False) for path, handler in routes])
+        app.add_routes([web.post(f"{_ROOT}/namespaces/{{namespace}}/plans", self.create_plan)])
         return app
 
     # --- answers --------------------------------------------------------------------------------
@@ -155,6 +156,17 @@ class Handlers:
             request, wire.QUEUES, items, _more(len(rest) - len(page), ("", page[-1] if page else behind))
         )
 
+    async def create_plan(self, request: web.Request) -> web.Response:
+        """What would become of a group."""
+        namespace = request.match_info["namespace"]
+        await self._allow(request, wire.PLANS, namespace, "", verb="create")
+        _tabular(request)
+        try:
+            content = await plans.body_of(request)
+            return serve.reply(plans.answer(self._answers.engine, content, namespace, self._wall()), 201)
+        except plans.Unanswerable as error:
+            raise Refused(error.code, error.reason, str(error)) from None
+
     async def _count(self) -> None:
         """Bring positions up to date; who comes while that is done waits for it."""
         async with self._counting:
@@ -198,9 +210,12 @@ class Handlers:
 
     # --- who may ask ----------------------------------------------------------------------------
 
-    async def _allow(self, request: web.Request, resource: wire.Resource, namespace: str, name: str) -> None:
+    async def _allow(
+        self, request: web.Request, resource: wire.Resource, namespace: str, name: str, verb: str = ""
+    ) -> None:
         """Refuse what is not allowed first, then what cannot be answered."""
-        asked = Asked("get" if name else "list", wire.GROUP, wire.VERSION, resource.plural, namespace, name)
+        verb = verb or ("get" if name else "list")
+        asked = Asked(verb, wire.GROUP, wire.VERSION, resource.plural, namespace, name)
         user = self._authenticate(request)
         decision = await self._review(user, asked)
         if not decision.allowed:

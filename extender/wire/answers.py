@@ -17,10 +17,12 @@ from typing import Any
 import orjson
 
 from extender.core import explain
-from extender.core.answers import Closer, QueueState, Waiter, Workload
+from extender.core.answers import Closer, Places, QueueState, Waiter, Workload
 from extender.core.ids import Source
+from extender.core.mending import Mend
 from extender.core.reasons import Detail, Reason, Refusal
 from extender.wire.fields import seconds_of
+from extender.wire.network import span_object
 from extender.wire.queues import encode_amounts
 
 GROUP, VERSION = "visibility.muster.dev", "v1alpha1"
@@ -37,7 +39,8 @@ class Resource:
     kind: str
     short: tuple[str, ...]
     namespaced: bool
-    columns: tuple[tuple[str, str, str], ...]
+    columns: tuple[tuple[str, str, str], ...] = ()
+    verbs: tuple[str, ...] = ("get", "list")
 
 
 WORKLOADS = Resource(
@@ -69,7 +72,9 @@ QUEUES = Resource(
         ("Reason", "string", "Why that one waits."),
     ),
 )
-RESOURCES = (WORKLOADS, QUEUES)
+#: what if; see wire.plans
+PLANS = Resource("plans", "Plan", (), True, verbs=("create",))
+RESOURCES = (WORKLOADS, QUEUES, PLANS)
 
 #: words of the names; what is not in it names no group
 _SOURCES: Mapping[str, Source] = {source.value: source for source in Source}
@@ -115,7 +120,7 @@ def workload(answer: Workload, now: float, closer: Closer | None = None) -> Obje
     members, nodes = answer.members, sum(place.members for place in answer.nodes)
     status: Object = {
         "phase": answer.phase,
-        **_why(answer.refusal),
+        **why(answer.refusal),
         "queue": answer.queue,
         "members": {
             "have": members.have,
@@ -125,9 +130,7 @@ def workload(answer: Workload, now: float, closer: Closer | None = None) -> Obje
             "succeeded": members.succeeded,
             "failed": members.failed,
         },
-        "plannedNodes": [
-            {"name": one.node, "members": one.members, "requests": encode_amounts(one.asked)} for one in answer.nodes
-        ],
+        "plannedNodes": places(answer.nodes),
         "observedAt": _micro_time(now),
     }
     if answer.since is not None:
@@ -164,12 +167,11 @@ def queue(answer: QueueState, now: float) -> Object:
 
 def _closer(closer: Closer) -> Object:
     told: Object = {
-        "startsWhen": [
-            {"reason": one.reason.value, "message": explain.mend(one.reason, one.detail), "detail": _detail(one.detail)}
-            for one in closer.mends
-        ],
+        "startsWhen": changes(closer.mends),
         "history": [{"since": _time(since), **_past(reason)} for since, reason in closer.past],
     }
+    if closer.span is not None:
+        told["topology"] = span_object(closer.span)
     if closer.starts is not None:
         told["expectedStart"] = _time(closer.starts)
     return told
@@ -191,7 +193,21 @@ def _waiter(one: Waiter) -> Object:
     }
 
 
-def _why(refusal: Refusal | None) -> Object:
+def places(nodes: Iterable[Places]) -> list[Object]:
+    """Nodes, how many members have places there, and what they take."""
+    return [{"name": one.node, "members": one.members, "requests": encode_amounts(one.asked)} for one in nodes]
+
+
+def changes(mends: Iterable[Mend]) -> list[Object]:
+    """What would end a wait."""
+    return [
+        {"reason": one.reason.value, "message": explain.mend(one.reason, one.detail), "detail": _detail(one.detail)}
+        for one in mends
+    ]
+
+
+def why(refusal: Refusal | None) -> Object:
+    """A reason with its words and numbers."""
     if refusal is None:
         return {}
     return {
@@ -303,7 +319,7 @@ def resource_list() -> Object:
                 "shortNames": one.short,
                 "namespaced": one.namespaced,
                 "kind": one.kind,
-                "verbs": ["get", "list"],
+                "verbs": one.verbs,
             }
             for one in RESOURCES
         ],

@@ -56,11 +56,18 @@ def with_gpus(shape: Shape, cards: CardRequest | None) -> Shape:
 
 
 def _parts(request: Amounts, cards: CardRequest) -> int:
-    """GPUs asked x percentage of memory; where containers name different ones, of each its own."""
+    """GPUs asked x percentage of memory; where containers name different ones, of each its own, at any time."""
     percents = {_FULL if ask.percent is None else ask.percent for ask in cards.asks}
     if len(percents) == 1:
         return dict(request).get(GPU, 0) * percents.pop() * GPU_PARTS // _FULL
-    return sum(ask.number * (_FULL if ask.percent is None else ask.percent) for ask in cards.asks) * GPU_PARTS // _FULL
+    lasting, most = 0, 0
+    for at, ask in enumerate(cards.containers):
+        amount = ask.number * (_FULL if ask.percent is None else ask.percent) if ask is not None else 0
+        if at in cards.passing:
+            most = max(most, amount)
+        else:
+            lasting += amount
+    return max(lasting, most) * GPU_PARTS // _FULL
 
 
 @lru_cache(maxsize=8192)

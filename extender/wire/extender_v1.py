@@ -157,6 +157,19 @@ def encode_scores(scores: Iterable[tuple[NodeName, int]]) -> bytes:
 # --- bind ------------------------------------------------------------------------------------------
 
 
+def encode_bind_args(namespace: str, name: str, uid: str, node: str) -> bytes:
+    """Arguments of bind, for another extender."""
+    return orjson.dumps({"PodName": name, "PodNamespace": namespace, "PodUID": uid, "Node": node})
+
+
+def decode_bind_result(body: bytes) -> str:
+    """What another extender's reply to bind says against it; "" when it says that it is done."""
+    said = load(body).get("Error")
+    if said is not None and not isinstance(said, str):
+        raise WireError("Error is not a text")
+    return (said or "")[:_MAX_ERROR]
+
+
 def decode_bind_args(body: bytes) -> BindArgs:
     """Arguments of bind."""
     message = load(body)

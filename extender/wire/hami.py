@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import orjson
@@ -28,9 +28,12 @@ TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
 NODE, TIME = "hami.io/vgpu-node", "hami.io/vgpu-time"
 PHASE, BIND_TIME = "hami.io/bind-phase", "hami.io/bind-time"
 LOCK = "hami.io/mutex.lock"
+MODE = "nvidia.com/vgpu-mode"
 ALLOCATING, SUCCESS, FAILED = "allocating", "success", "failed"
 #: the word that the device plugin looks for
 _WORD = "NVIDIA"
+#: the mode in which pods share a card that is not cut into instances
+_MODE = "hami-core"
 _SELECTORS = ("use-gputype", "nouse-gputype", "use-gpuuuid", "nouse-gpuuuid")
 _MAX_CARDS = 64
 _MAX_SLOTS = 2**14
@@ -151,14 +154,16 @@ def _card(name: str, kind: str, mode: str, health: bool, numbers: list[int]) -> 
 
 def card_request(reader: Reader, spec: Object, notes: Object) -> CardRequest | None:
     """What the pod asks of cards; None when it asks for no GPU."""
-    containers = [
-        container.get("resources")
-        for key in ("initContainers", "containers")
-        for container in reader.objects(spec, key, f"spec.{key}")
-    ]
+    first = reader.objects(spec, "initContainers", "spec.initContainers")
+    every = [*first, *reader.objects(spec, "containers", "spec.containers")]
+    containers = [container.get("resources") for container in every]
+    lasts = [container.get("restartPolicy") == "Always" for container in first]
     chosen = [reader.text(notes, f"nvidia.com/{key}", f"annotation nvidia.com/{key}") for key in _SELECTORS]
+    mode = reader.text(notes, MODE, f"annotation {MODE}")
+    if mode not in ("", _MODE):
+        reader.note(f"annotation {MODE}", mode, f"a mode in which cards are shared here: there is only {_MODE}")
     try:
-        request, problems = _request_of_text(orjson.dumps([containers, chosen]))
+        request, problems = _request_of_text(orjson.dumps([containers, chosen, lasts]))
     except TypeError:
         reader.say("spec", "nested too deeply")
         return None
@@ -170,7 +175,7 @@ def card_request(reader: Reader, spec: Object, notes: Object) -> CardRequest | N
 @lru_cache(maxsize=8192)
 def _request_of_text(text: bytes) -> tuple[CardRequest | None, tuple[str, ...]]:
     """The text is a key that is quick to make: equal pods are read once."""
-    containers, chosen = orjson.loads(text)
+    containers, chosen, lasts = orjson.loads(text)
     reader = Reader()
     asks = tuple(_ask(reader, one) for one in containers)
     if not any(asks):
@@ -179,7 +184,16 @@ def _request_of_text(text: bytes) -> tuple[CardRequest | None, tuple[str, ...]]:
         reader.say("spec.containers", f"more than {_MAX_CONTAINERS} of a pod that asks for GPUs")
     kinds, not_kinds, ids, not_ids = (tuple(_words(one, ",")[:_MAX_SELECTED]) for one in chosen)
     upper = tuple(map(str.upper, kinds)), tuple(map(str.upper, not_kinds))
-    return CardRequest(asks[:_MAX_CONTAINERS], *upper, ids, not_ids), tuple(reader.problems)
+    asked = asks[:_MAX_CONTAINERS]
+    return CardRequest(asked, *upper, ids, not_ids, _ending(asked, lasts)), tuple(reader.problems)
+
+
+def _ending(asks: tuple[CardAsk | None, ...], lasts: list[bool]) -> tuple[int, ...]:
+    """The init containers that are over before the pod's own ones start; where a sidecar has cards too, which is there
+    all the time, none is taken for one."""
+    if any(ask is not None and last for ask, last in zip(asks, lasts, strict=False)):
+        return ()
+    return tuple(at for at, (ask, _) in enumerate(zip(asks, lasts, strict=False)) if ask is not None)
 
 
 def _ask(reader: Reader, resources: object) -> CardAsk | None:
@@ -220,10 +234,19 @@ def _words(text: str, separator: str) -> list[str]:
 # --- what pods were given --------------------------------------------------------------------------
 
 
-def decode_shares(notes: Object) -> Shares:
-    """What the pod was given, by container; () when no annotation says so, or none that can be read."""
+def decode_shares(notes: Object, request: CardRequest | None = None) -> Shares:
+    """What the pod was given, by container as in its request; () when no annotation that can be read says so."""
     text = notes.get(ALLOCATED)
-    return _shares(text) if text.__class__ is str else ()
+    if text.__class__ is not str:
+        return ()
+    shares = _shares(text)
+    if request is None or not request.passing or len(shares) != len(request.containers):
+        return shares
+    return tuple(_passing(given) if at in request.passing else given for at, given in enumerate(shares))
+
+
+def _passing(given: tuple[Share, ...]) -> tuple[Share, ...]:
+    return tuple(replace(share, passing=True) for share in given)
 
 
 @lru_cache(maxsize=16384)

@@ -15,8 +15,9 @@ from extender.core.ids import TaskName
 from extender.wire.fields import Object, Reader
 from extender.wire.marks import MAX_MEMBERS
 
-#: keys and values that a controller writes, with {name}, {uid}, {namespace} of the object, {role}, {index} in the role
-#: and {order} in the whole, {number} of the role, {copy} of the whole and {size} of it
+#: keys and values that a controller writes, with {name}, {uid}, {namespace} of the object; {role} and {index} in it, by
+#: the last of its numbers as {inner} in {outer}, and {partition} where it is cut into such; {order} in the whole,
+#: {copy} of the whole and {size} of it. What is empty is not written
 Writes = tuple[tuple[str, str], ...]
 
 _KUBEFLOW = "kubeflow.org"
@@ -41,6 +42,8 @@ class Role:
     least: str = ""
     #: without a template there are no pods of it
     optional: bool = False
+    #: field of the size of the partitions into which it is cut by index
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ _JOB_LABELS = (
     ("job-name", "{name}"),
     ("batch.kubernetes.io/controller-uid", "{uid}"),
 )
-_VOLCANO_JOB = Role("spec.tasks[]", ".name", least="minAvailable")
+_VOLCANO_JOB = Role("spec.tasks[]", ".name", least="minAvailable", partition="partitionPolicy.partitionSize")
 _POLICY = "spec.runPolicy.schedulingPolicy"
 
 
@@ -124,6 +127,8 @@ KINDS: tuple[Kind, ...] = (
         labels=(
             ("jobset.sigs.k8s.io/jobset-name", "{name}"),
             ("jobset.sigs.k8s.io/replicatedjob-name", "{role}"),
+            ("jobset.sigs.k8s.io/job-index", "{outer}"),
+            ("batch.kubernetes.io/job-completion-index", "{inner}"),
             ("jobset.sigs.k8s.io/restart-attempt", "0"),
         ),
     ),
@@ -195,6 +200,7 @@ KINDS: tuple[Kind, ...] = (
             ("volcano.sh/job-name", "{name}"),
             ("volcano.sh/job-namespace", "{namespace}"),
             ("volcano.sh/task-spec", "{role}"),
+            ("volcano.sh/partition-id", "{partition}"),
         ),
         notes=(
             ("scheduling.k8s.io/group-name", "{name}-{uid}"),
@@ -241,6 +247,10 @@ class Part:
     number: int
     template: Object
     minimum: int | None = None
+    #: so many of them are one of the objects that the last number counts in: a Job of a JobSet, hosts of a Ray worker
+    inner: int = 1
+    #: size of the partitions, 0 where it is not cut
+    partition: int = 0
 
 
 def kind_of(obj: Object) -> Kind | None:
@@ -305,24 +315,26 @@ def _parts(reader: Reader, obj: Object, role: Role) -> Iterator[Part]:
         if not isinstance(template, dict):
             reader.note(f"{where}.{role.template}", template, "a pod template")
             template = _NOTHING
-        number = max(0, _number(reader, found, role) - role.less) if template else 0
+        number, inner = _number(reader, found, role)
+        number = max(0, number - role.less) if template else 0
         least = whole_number(reader, found, role.least, None, where) if role.least else None
-        yield Part(TaskName(name or key.lower()), number, template, least)
+        partition = (whole_number(reader, found, role.partition, 0, where) or 0) if role.partition else 0
+        yield Part(TaskName(name or key.lower()), number, template, least, max(1, inner), partition)
 
 
-def _number(reader: Reader, found: Object, role: Role) -> int:
-    number = 1
+def _number(reader: Reader, found: Object, role: Role) -> tuple[int, int]:
+    """The number of pods, and the last of its factors."""
+    number, factor = 1, 1
     for path in role.number:
         field, _, absent = path.partition("=")
-        factor = whole_number(reader, found, field, int(absent or 1), role.at)
+        factor = whole_number(reader, found, field, int(absent or 1), role.at) or 0
         if path == role.number[-1] and role.most:
-            most = whole_number(reader, found, role.most, factor, role.at)
-            factor = min(factor or 0, most or 0)
-        number *= factor or 0
+            factor = min(factor, whole_number(reader, found, role.most, factor, role.at) or 0)
+        number *= factor
     if number > MAX_MEMBERS:
         reader.note(role.at, number, f"a number of pods from 0 to {MAX_MEMBERS}")
-        return 0
-    return number
+        return 0, 1
+    return number, factor
 
 
 def _each(reader: Reader, obj: Object, path: str) -> Iterator[tuple[str, Object]]:

@@ -1,4 +1,5 @@
-"""What others say of the network and of a group's place in it: Kueue's Topologies, Volcano's HyperNodes and wishes.
+"""What others say of the network and of a group's place in it (Kueue's Topologies, Volcano's HyperNodes and wishes),
+and what we say of it.
 
 Takes decoded JSON, gives values of the core; must not raise but DecodeError, for an object without a name or a
 topology without sound levels. What is wrong with a HyperNode goes into its `problems`.
@@ -6,8 +7,10 @@ topology without sound levels. What is wrong with a HyperNode goes into its `pro
 
 from __future__ import annotations
 
+from typing import Any
+
 from extender.core.hypernodes import LOWEST, TIER, TIER_NAMED
-from extender.core.model import Expression, HyperNode, Members, Topology
+from extender.core.model import Expression, HyperNode, Members, Span, Topology
 from extender.wire.fields import DecodeError, Object, Reader, metadata
 from extender.wire.selectors import expressions
 
@@ -111,3 +114,12 @@ def volcano_levels(reader: Reader, parent: Object, path: str) -> tuple[str | Non
     if mode == "soft" or (not name and tier is None):  # without a limit there is nothing to be hard about
         return None, LOWEST
     return f"{TIER_NAMED}{name}" if name else f"{TIER}{tier}", LOWEST
+
+
+def span_object(span: Span) -> dict[str, Any]:
+    """What a group has of the network, from broad to narrow, and what it asked for."""
+    asked = {"required": span.required, "preferred": span.preferred}
+    got = {"level": span.level, "domain": "/".join(span.domain) if span.level is not None else None}
+    found: dict[str, Any] = {name: value for name, value in {**asked, **got}.items() if value is not None}
+    found["levels"] = [{"level": level, "domains": number} for level, number in span.domains]
+    return found

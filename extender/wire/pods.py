@@ -65,7 +65,7 @@ def decode_pod(obj: object) -> Pod:
         bound_at=bound_at,
         rejection=rejection,
         not_admitted=phase == "Failed" and status.get("reason") == NOT_ADMITTED,
-        shares=hami.decode_shares(notes),
+        shares=hami.decode_shares(notes, shape.cards),
         problems=tuple(reader.problems),
     )
 

@@ -13,6 +13,7 @@ from extender.core.ids import Source
 from extender.core.messages import StateGroup
 from extender.core.stating import RUNNING
 from extender.wire.groups import WHY_ANNOTATION
+from extender.wire.network import span_object
 
 #: our condition in objects of ours; the native one has the same name as kube-scheduler's
 SCHEDULED = "Scheduled"
@@ -68,6 +69,7 @@ def _muster(statement: StateGroup, time: str) -> dict[str, Any]:
         "failed": failed,
         "reason": reason if waiting else None,
         "message": text,
+        "topology": span_object(statement.span) if statement.span is not None else None,
         "observedAt": time,
         "observedGeneration": statement.generation,
         "conditions": [_condition(SCHEDULED, statement, time) | {"observedGeneration": statement.generation}],

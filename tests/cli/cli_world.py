@@ -10,6 +10,8 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from extender.cli import arguments, running
 from extender.cli.cluster import Cluster
 from extender.kube import errors
@@ -37,6 +39,8 @@ class World:
         self.objects = list(objects)
         self.fails: dict[str, errors.KubeError] = {}
         self.read_paths: list[str] = []
+        self.posted: list[tuple[str, Object]] = []
+        self.planned: Object = {}
         self.access = self
         self.host = "https://example:6443"
         self.page = 2
@@ -57,6 +61,18 @@ class World:
         if not rest:
             return {"resources": [{"name": plural} for plural in kinds.values()]}
         return self._found(version, kinds, rest, query or {})
+
+    async def request(self, method: str, path: str, *, body: Object, query: Mapping[str, str] | None = None) -> bytes:
+        """POST: a dry run gives back the pod, a plan what `planned` says of it."""
+        assert method == "POST"
+        for part, error in self.fails.items():
+            if part in path:
+                raise error
+        self.posted.append((path, body))
+        if path.endswith("/plans"):
+            return orjson.dumps({"status": self.planned})
+        assert query == {"dryRun": "All"}
+        return orjson.dumps(body | {"metadata": body["metadata"] | {"uid": "u", "namespace": path.split("/")[4]}})
 
     def _found(self, version: str, kinds: Mapping[str, str], rest: str, query: Mapping[str, str]) -> Object:
         parts, namespace = rest.split("/"), ""

@@ -10,6 +10,7 @@ from cli_world import World, run
 
 from extender.cli import history
 from extender.cli.problems import Problem
+from extender.core.ids import Source
 
 STARTS = "so many more of its pods find room at the same time (pods 2, resource nvidia.com/gpu, each 8)"
 EVICTED = {
@@ -22,6 +23,14 @@ EVICTED = {
 @pytest.fixture(autouse=True)
 def _now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 1_767_226_200.0)  # cli_world.NOW
+
+
+def test_a_group_of_which_there_is_no_object_is_found_by_its_live_answer():
+    there = World(world.workload("kueue:train"))
+    for words in (("train",), ("kueue/train",)):
+        out, said = run(there, "why", *words)
+        assert said == ""
+        assert out.startswith("kueue:train in namespace team: Pending\n")
 
 
 def test_all_that_is_known_of_a_group_that_waits_is_said():
@@ -205,8 +214,11 @@ def test_a_pod_that_bears_the_name_of_its_group_is_no_second_one():
     assert told["name"] == "muster:train"
 
 
-def test_a_group_that_is_marks_on_pods_alone_is_found_by_its_live_answer():
-    assert "muster:marks in" in run(World(world.workload("muster:marks")), "why", "marks")[0]
+@pytest.mark.parametrize("source", [source.value for source in Source if source is not Source.POD])
+def test_a_group_that_is_marks_on_pods_alone_is_found_by_its_live_answer(source):
+    there = World(world.workload(f"{source}:marks"))
+    assert f"{source}:marks in" in run(there, "why", "marks")[0]
+    assert f"{source}:marks in" in run(there, "why", f"{source}/marks")[0]
 
 
 @pytest.mark.parametrize(

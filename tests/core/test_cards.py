@@ -100,6 +100,32 @@ def test_containers_of_a_pod_may_share_a_card() -> None:
     assert cards.capacity(request, 9).tolist() == [1]
 
 
+def test_an_init_container_has_of_the_cards_what_the_others_have_after_it() -> None:
+    request = CardRequest((CardAsk(1, memory=12_000), None, CardAsk(1, memory=9000)), passing=(0,))
+    cards = deck(card("g0", slots=2), card("g1", slots=2))
+    shares = cards.choose(0, request)
+    assert shares == ((Share("g0", 12_000, 0, True),), (), (Share("g0", 9000, 0),))
+    cards.take(0, shares)
+    assert cards.free.tolist() == [[1, 4000, 100], [2, 16_000, 100]]
+    cards.take(0, shares, -1)
+    assert cards.free.tolist() == [[2, 16_000, 100], [2, 16_000, 100]]
+    assert cards.capacity(request, 9).tolist() == [2]
+
+
+def test_an_init_container_takes_another_card_where_that_of_the_others_will_not_do() -> None:
+    request = CardRequest((CardAsk(1, memory=100, cores=ALONE), CardAsk(1, memory=100)), passing=(0,))
+    cards = deck(card("g0"), card("g1"), taken=((Share("g0", 100, 0),),))
+    assert cards.choose(0, request) == ((Share("g1", 100, ALONE, True),), (Share("g0", 100, 0),))
+
+
+def test_init_containers_run_one_after_the_other() -> None:
+    request = CardRequest((CardAsk(1, memory=9000), CardAsk(1, memory=10_000)), passing=(0, 1))
+    cards = deck(card("g0", slots=1))
+    assert given_to(cards, request) == ["g0", "g0"]
+    assert cards.free.tolist() == [[0, 6000, 100]]
+    assert cards.choose(0, request) is None
+
+
 @pytest.mark.parametrize("trouble", [t for t in Trouble if t])
 def test_cards_in_trouble_take_nothing(trouble: Trouble) -> None:
     cards = deck(card("g0", trouble=trouble), card("g1"))
@@ -229,6 +255,36 @@ def test_what_is_counted_can_be_given(cards: list[Card], placed: list[CardReques
         have += [share for container in shares for share in container]
     assert allowed(cards, have)
     assert there.choose(0, request) is None
+
+
+def with_passing(request: CardRequest, number: int) -> CardRequest:
+    """The same, with so many containers at its begin that pass."""
+    passing = tuple(at for at, one in enumerate(request.containers[:number]) if one is not None)
+    return replace(request, passing=passing)
+
+
+def moments(shares: Shares) -> list[list[Share]]:
+    """What a pod has at one time or another."""
+    lasting = [share for container in shares for share in container if not share.passing]
+    return [lasting, *([*container] for container in shares if any(share.passing for share in container))]
+
+
+@settings(max_examples=100, deadline=None)
+@given(cards=decks, requests_=st.lists(st.builds(with_passing, requests, st.integers(0, 3)), max_size=4))
+def test_at_no_moment_is_more_given_than_there_is(cards: list[Card], requests_: list[CardRequest]) -> None:
+    there, pods = deck(*cards), []
+    for request in requests_:
+        counted = int(there.capacity(request, 9)[0])
+        shares = there.choose(0, request)
+        assert (shares is not None) is (counted > 0)
+        if shares is not None:
+            there.take(0, shares)
+            pods.append(shares)
+    for at_once in itertools.product(*map(moments, pods)):
+        assert allowed(cards, [share for have in at_once for share in have])
+    for shares in pods:
+        there.take(0, shares, -1)
+    assert there.look(0) == deck(*cards).look(0)
 
 
 # --- the table -------------------------------------------------------------------------------------

@@ -92,7 +92,8 @@ class Cluster:
             )
             for _ in range(self.dice.choice([1, 1, 2]))
         ]
-        return CardRequest((None, *asks), not_ids=self.dice.choice([(), (), ("g0",)]))
+        passing = self.dice.choice([(), (1,)]) if len(asks) > 1 else ()
+        return CardRequest((None, *asks), not_ids=self.dice.choice([(), (), ("g0",)]), passing=passing)
 
     def ask(self) -> None:
         """kube-scheduler's filter call, also for a pod that the watch has not shown."""
@@ -192,11 +193,17 @@ class Cluster:
     # --- what holds -----------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Nothing is given twice, nor over what there is."""
+        """Nothing is given twice, nor over what there is; whether those are there that pass, or those that last."""
+        for passing in (True, False):
+            self._check_moment(passing)
+
+    def _check_moment(self, passing: bool) -> None:
         given: dict[tuple[str, str], list[Share]] = {}
         for pod in self.pods.values():
             if pod.node is not None and not pod.ended:
-                for share in (share for container in pod.shares for share in container):
+                shares = [share for container in pod.shares for share in container]
+                now = passing and any(share.passing for share in shares)
+                for share in (share for share in shares if share.passing is now):
                     given.setdefault((pod.node, share.card), []).append(share)
         for (node, name), shares in given.items():
             card = next(one for one in self.cards if one.id == name)

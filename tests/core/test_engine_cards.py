@@ -32,6 +32,14 @@ def cards(engine: Driver, *pods: Pod) -> list[str]:
     return [share.card for one in pods for container in engine.engine.view.shares(one.uid) for share in container]
 
 
+def test_what_hami_tells_pods_on_a_card_apart_by_is_no_amount_of_anything() -> None:
+    first = pod("p")
+    shape = replace(first.shape, request=(*first.shape.request, ("nvidia.com/priority", 1)))
+    engine = Driver(node(), first := replace(first, shape=shape))
+    engine.tick()
+    assert cards(engine, first) == ["g0"]
+
+
 def test_pods_of_one_plan_have_different_cards() -> None:
     pods = [pod(f"p{n}", "train") for n in range(2)]
     engine = Driver(node(), make_group("train", 2), *pods)

@@ -276,6 +276,25 @@ def test_the_host_name_is_a_level_without_any_topology() -> None:
     )
 
 
+def test_gangs_with_gpus_prefer_one_nvlink_domain_where_those_span_nodes() -> None:
+    clique = "nvidia.com/gpu.clique"
+    values = ("7b968a6d-c8aa-45e1-9e07-e1e51be99c31.0", "7b968a6d-c8aa-45e1-9e07-e1e51be99c31.1")
+    nodes = [gpu_node(f"n{n}", 4, {clique: values[n // 2]}) for n in range(4)] + [gpu_node("n4", 4)]
+    busy = make_pod("p", {GPU: 1}, node="n1"), make_pod("q", {GPU: 3}, node="n4")
+    room = make_room(*nodes, *busy)
+    assert set(counts(room, place(room, [Demand(ONE_GPU, 8)]))) == {"n2", "n3"}
+    assert set(counts(room, place(room, [Demand(ONE_GPU, 7)]))) == {"n0", "n1"}
+    assert set(counts(room, place(room, [Demand(ONE_GPU, 16)]))) == {"n0", "n1", "n2", "n3", "n4"}
+    assert counts(room, place(room, [Demand(ONE_GPU, 1)])) == {"n4": 1}
+    beside = place(room, [Demand(ONE_GPU, 1)], fixed=[2])
+    assert counts(room, beside) == {"n2": 1}
+    cpus = place(room, [Demand(make_shape({"cpu": 90_000}), 2)])
+    assert len(counts(room, cpus)) == 2
+    refusal = place(room, [Demand(ONE_GPU, 12)], required=clique)
+    assert isinstance(refusal, Refusal)
+    assert dict(refusal.detail) == {"level": clique, "domain": values[1], "asked": 12, "fit": 8}
+
+
 def test_members_that_stand_already_bind_the_rest_to_their_domain() -> None:
     nodes = [rack_node("a", 8, 0, 0), rack_node("b", 4, 0, 1), rack_node("c", 8, 1, 0)]
     room = make_room(make_topology(), *nodes)

@@ -208,6 +208,22 @@ def test_the_scoring_example_differs_from_the_base_in_its_profile_and_weight_onl
     assert example == base
 
 
+def test_the_example_beside_hami_differs_from_the_base_in_hamis_entry_only() -> None:
+    folder = MANIFESTS / "examples" / "hami"
+    example = scheduler_config(folder)
+    hami = example["extenders"].pop()
+    assert example == scheduler_config()
+    assert (hami["filterVerb"], hami["nodeCacheCapable"]) == ("filter", True)
+    assert not {"bindVerb", "preemptVerb"} & set(hami)
+    names = [resource["name"] for resource in hami["managedResources"]]
+    assert len(set(names)) == len(names)
+    (patch,) = documents(folder / "kustomization.yaml")[0]["patches"]
+    test, change = yaml.safe_load(patch["patch"])
+    names = [one["name"] for one in pod_spec()["containers"]]
+    assert test["path"] == f"/spec/template/spec/containers/{names.index('permit-gate')}/name"
+    assert change["value"] == f"--hami={hami['urlPrefix']}"
+
+
 # --- rights ------------------------------------------------------------------------------------------
 
 
@@ -279,13 +295,15 @@ def test_the_api_service_reaches_the_extender_and_checks_its_certificate() -> No
 
 
 def test_readers_may_read_answers_only_and_our_account_gets_the_one_right_to_ask_about_them() -> None:
-    roles = {obj["metadata"]["name"]: obj for obj in documents(MANIFESTS / "answers" / "rbac.yaml")[:2]}
+    roles = {obj["metadata"]["name"]: obj for obj in documents(MANIFESTS / "answers" / "rbac.yaml")[:3]}
     (reading,) = roles["muster-answers-view"]["rules"]
     assert reading == {
         "apiGroups": ["visibility.muster.dev"],
         "resources": ["workloads", "queues"],
         "verbs": ["get", "list"],
     }
+    (planning,) = roles["muster-answers-edit"]["rules"]
+    assert planning == {"apiGroups": ["visibility.muster.dev"], "resources": ["plans"], "verbs": ["create"]}
     (asking,) = roles["muster-answers"]["rules"]
     assert asking == {
         "apiGroups": ["authorization.k8s.io"],

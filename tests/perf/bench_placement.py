@@ -1,4 +1,5 @@
-"""Figures of snapshot and placement: `python -m tests.perf.bench_placement`. Prints, never asserts.
+"""Figures of snapshot and placement: `python -m tests.perf.bench_placement`, `... levels` for the last part alone.
+Prints, never asserts.
 
 Each figure is the median and the worst CPU time of several runs in this process, in microseconds, and the
 median of what the clock on the wall showed (it grows with what else runs on the machine).
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import random
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +24,7 @@ from extender.core.model import (
     Constraints,
     Expression,
     Node,
+    Part,
     Share,
     Taint,
     Term,
@@ -29,7 +32,7 @@ from extender.core.model import (
 )
 from extender.core.placement import Demand, Placement, place
 from extender.core.reasons import Refusal
-from extender.core.snapshot import Room, Snapshot
+from extender.core.snapshot import Known, Room, Snapshot
 from extender.core.world import World
 from tests.builders import (
     GI,
@@ -271,10 +274,70 @@ def constraints() -> None:
     )
 
 
+FIVE = ("zone", "row", "block", "rack", "kubernetes.io/hostname")
+
+
+def five_levels(count: int) -> World:
+    """Nodes of eight GPUs under a random load, in hosts of racks of 16 of blocks of 8 of rows of 8 of zones."""
+    chance = random.Random(11)
+    world = make_world(make_topology(*FIVE))
+    for n in range(count):
+        name = f"gpu-{n:05}"
+        places = (n // 8192, n // 1024, n // 128, n // 16)
+        labels = {level: f"{level[0]}{place}" for level, place in zip(FIVE, places, strict=False)} | {FIVE[-1]: name}
+        used = chance.choice((0, 0, 0, 2, 4, 6, 8, 8))
+        busy = [bound(make_pod(f"busy-{n}", {GPU: used}), name)] if used else []
+        show(world, [gpu_node(name, labels=labels), *busy])
+    return world
+
+
+def wishes(chance: random.Random) -> tuple[str, list[Demand], dict[str, str | None]]:
+    """A gang of any size from 2 to 2048 pods that wishes for levels, or for slices in racks or on hosts."""
+    kind = chance.choice(("required", "preferred", "both", "anywhere", "slices", "two tasks"))
+    pods, shape = 2 ** chance.randint(1, 11), make_shape({"cpu": 4000, GPU: chance.choice((1, 1, 2, 4, 8))})
+    outer, inner = chance.choice(FIVE[:3]), chance.choice(FIVE[2:])
+    levels = {"required": outer if kind in ("required", "both") else None, "preferred": None}
+    if kind in ("preferred", "both", "two tasks"):
+        levels["preferred"] = inner
+    if kind == "slices":
+        size = chance.choice((4, 8, 16))
+        each = [Part(chance.choice(("rack", FIVE[-1])), f"{n}", True) for n in range(min(256, -(-pods // size)))]
+        return kind, [Demand(make_shape({GPU: 1}), size, within=(part,)) for part in each], levels
+    demands = [Demand(shape, pods, TaskName("worker"))]
+    if kind == "two tasks":
+        demands.append(Demand(make_shape({"cpu": 8000}), max(1, pods // 8), TaskName("ps")))
+    return kind, demands, levels
+
+
+def many_levels(count: int = 10_000, runs: int = 1000) -> None:
+    """One placement each of many random gangs, none of which was asked for before."""
+    room, chance = room_of(five_levels(count)), random.Random(5)
+    took: dict[str, list[float]] = {}
+    for level in FIVE:  # what follows from labels is kept while they stay as they are
+        place(room, [Demand(make_shape({GPU: 1}), 2)], preferred=level)
+    for _ in range(runs):
+        kind, demands, levels = wishes(chance)
+        fresh = room.copy()
+        fresh.known = Known()
+        begin = time.thread_time()
+        found = place(fresh, demands, **levels)  # type: ignore[arg-type]
+        kind = f"{kind}{', refused' * isinstance(found, Refusal)}"
+        took.setdefault(kind, []).append((time.thread_time() - begin) * 1e3)
+    took["all"] = [one for some in took.values() for one in some]
+    for kind, times in sorted(took.items()):
+        times.sort()
+        p50, p99 = (times[int(len(times) * part)] for part in (0.5, 0.99))
+        figures = f"p50 {p50:6.2f}  p99 {p99:6.2f}  worst {times[-1]:6.2f} ms of CPU"
+        print(f"{count} nodes, 5 levels: {kind:<24} {len(times):>5} placements  {figures}")
+
+
 def main() -> None:
-    """Print all figures."""
+    """Print all figures; with the name of a part that part alone."""
+    if sys.argv[1:] == ["levels"]:
+        many_levels()
+        return
     print(f"{'microseconds':<82} {'cpu':>9} {'worst':>9} {'wall':>9}")
-    for part in (constraints, lone_pods, with_a_workload, gangs, hard_gangs, shares, unsolvable):
+    for part in (constraints, lone_pods, with_a_workload, gangs, hard_gangs, shares, unsolvable, many_levels):
         part()
 
 

@@ -99,6 +99,21 @@ def test_a_ray_cluster_that_scales_itself_starts_with_its_least_workers() -> Non
     assert only([job("RayCluster", spec | {"enableInTreeAutoscaling": True}, **marked)])["minimum"] == 5
 
 
+def test_partitions_of_a_volcano_task_are_domains_of_their_own() -> None:
+    policy = {"partitionSize": 2, "networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
+    spec = {"tasks": [task("w", 6, partitionPolicy=policy), task("ps", 1)]}
+    assert only([job("Job", spec)])["domains"] == [{"level": "topology.volcano.sh/tier-1", "pods": [2, 2, 2]}]
+
+
+def test_slices_of_a_group_are_told_by_their_sizes() -> None:
+    """Members that bear Kueue's wishes on their template, gathered into a group of Volcano's."""
+    wish = {"slice-required-topology": "rack", "slice-size": "2", "required-topology": "block"}
+    notes = {f"kueue.x-k8s.io/podset-{key}": value for key, value in wish.items()}
+    marked = {"template": {**template(), "metadata": {"annotations": notes}}}
+    found = only([job("Job", {"tasks": [task("w", 5) | marked, task("ps", 1)]})])
+    assert found["domains"] == [{"level": "block", "pods": [5]}, {"level": "rack", "pods": [2, 2, 1]}]
+
+
 def test_a_priority_class_in_the_same_files_counts() -> None:
     high = {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 7}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, **template(priorityClassName="high")}

@@ -9,10 +9,12 @@ import pytest
 
 from extender.sim import reading
 from extender.sim.runner import Run
+from extender.sim.sidecar import TICK_SECONDS
 
-#: all is submitted by then; what is held back for a head is open to others when its time is over, some minutes later,
-#: and the run ends much later
-SUBMITTED, STILL, END = 60, 450, 650
+#: all is submitted by then; some time later the cluster is at rest, and stays there for more than 200 cycles
+SUBMITTED, STILL, END, CYCLES = 60, 120, 180, 200
+#: in some of the runs it is also waited until what is held back for a head is open to others again, minutes later
+LONG, OPEN, LONG_END = 4, 450, 650
 
 
 def scenario(chance: random.Random) -> dict[str, Any]:
@@ -50,22 +52,41 @@ def scenario(chance: random.Random) -> dict[str, Any]:
             }
         )
     nodes = [{"name": f"n{number}", "allocatable": {"nvidia.com/gpu": 8}} for number in range(20)]
-    return {"settings": {"end": END}, "nodes": nodes, "queues": queues, "groups": groups}
+    return {"nodes": nodes, "queues": queues, "groups": groups}
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("seed", range(12))
-def test_a_random_cluster_comes_to_rest_and_stays_there(seed: int) -> None:
+def run(seed: int, end: int) -> Run:
+    """The random cluster of this seed, until then."""
     told = {
         "id": "T-1",
         "area": "test",
-        "scenario": scenario(random.Random(seed)),
+        "scenario": scenario(random.Random(seed)) | {"settings": {"end": end}},
         "want": [{"check": "evicted_total", "max": 999}],
     }
-    run = Run(reading.read_report(told))
-    assert [result.held for result in run.results()] == [True]
-    requests = run.scheduler.sidecar.writes.requests
-    evictions = [request.at for request in requests if request.subresource == "eviction"]
-    assert max(evictions, default=0.0) < STILL
-    moved = [request for request in requests if request.at > STILL and request.kind == "Pod"]
-    assert moved == [], "pods are moved though nothing happens"
+    found = Run(reading.read_report(told))
+    assert [result.held for result in found.results()] == [True]
+    return found
+
+
+def moves(found: Run, since: float) -> list[object]:
+    """Writes to pods, and evictions, that came later."""
+    requests = found.scheduler.sidecar.writes.requests
+    return [request for request in requests if request.at > since and request.kind == "Pod"]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(100))
+def test_a_random_cluster_comes_to_rest_and_stays_there(seed: int) -> None:
+    found = run(seed, END)
+    assert moves(found, 0.0)
+    assert moves(found, STILL) == [], "pods are moved though nothing happens"
+
+
+def test_the_rest_lasts_for_so_many_cycles() -> None:
+    assert (END - STILL) / TICK_SECONDS >= CYCLES
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(LONG))
+def test_what_is_held_back_for_a_time_moves_nobody_either(seed: int) -> None:
+    assert moves(run(seed, LONG_END), OPEN) == []

@@ -117,6 +117,16 @@ def test_the_gate_tells_holds_rounds_binds_and_releases(gate):
     assert told["muster_gate_release_seconds_count"] == 1
 
 
+def test_levels_of_the_network_with_domains_and_nodes_that_lack_them(extender):
+    extender.levels({"rack": 12}, {"rack": 3}, 2)
+    told = series(extender)
+    assert told['muster_extender_topology_domains{level="rack"}'] == 12
+    assert told['muster_extender_topology_unlabelled_nodes{level="rack"}'] == 3
+    assert told["muster_extender_topology_problems"] == 2
+    extender.levels({}, {}, 0)
+    assert series(extender)['muster_extender_topology_domains{level="rack"}'] == 0
+
+
 @pytest.mark.parametrize("made", [metrics.ExtenderMetrics, metrics.GateMetrics])
 def test_both_tell_of_the_process_and_of_calls(made):
     told = made()
@@ -204,4 +214,4 @@ def test_no_metric_has_a_label_for_single_objects(made):
     names = set()
     for collector in made().registry._collector_to_names:
         names |= set(getattr(collector, "_labelnames", ()))
-    assert names <= {"verb", "outcome", "resource", "code", "reason", "phase", "outlook"}
+    assert names <= {"verb", "outcome", "resource", "code", "reason", "phase", "outlook", "level"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
+import json
 import pathlib
 import ssl
 from dataclasses import dataclass, field
@@ -113,6 +115,13 @@ class Reader:
         async with self.session.request(method, url, headers=sent, ssl=context(shown)) as answer:
             plain = answer.content_type != "application/json"
             return answer.status, await (answer.text() if plain else answer.json()), answer
+
+    async def post(self, path: str, content: Any) -> tuple[int, Any, aiohttp.ClientResponse]:
+        """The same with a body: JSON data, or bytes."""
+        body = io.BytesIO(content if isinstance(content, bytes) else json.dumps(content).encode())
+        url, sent = f"https://127.0.0.1:{self.port}{path}", {"X-Remote-User": "ann", "Content-Type": "application/json"}
+        async with self.session.post(url, headers=sent, ssl=context("client-a"), data=body) as answer:
+            return answer.status, await answer.json(), answer
 
     async def get(self, path: str, **options: str) -> Any:
         """An answer that is wanted to succeed."""
@@ -311,6 +320,54 @@ async def test_what_comes_and_goes_between_pages_disturbs_no_other(world, reader
     world.see(builders.make_pod("pod-00"))
     rest = await reader.get(f"workloads?continue={page['metadata']['continue']}")
     assert [one["metadata"]["name"] for one in rest["items"]] == ["pod:pod-2", "pod:pod-3"]
+
+
+def question(gpus: int, **spec: Any) -> dict[str, Any]:
+    container = {"name": "main", "resources": {"requests": {GPU: str(gpus)}}}
+    pod = {"metadata": {"name": "new"}, "spec": {"schedulerName": "muster", "containers": [container]} | spec}
+    return {"kind": "Plan", "spec": {"pods": [{"pod": pod}]}}
+
+
+async def test_a_plan_is_answered_at_once_and_leaves_nothing(world, reader):
+    world.see(builders.gpu_node("n", 4))
+    for gpus, starts, reason in ((4, True, None), (5, False, "InsufficientResources")):
+        status, body, _ = await reader.post(f"{API}/namespaces/team/plans", question(gpus))
+        assert (status, body["kind"]) == (201, "Plan")
+        assert (body["status"]["name"], body["status"]["starts"]) == ("pod:new", starts)
+        assert body["status"].get("reason") == reason
+    assert world.reviewed[-1][1] == Asked("create", "visibility.muster.dev", "v1alpha1", "plans", "team", "")
+    assert (await reader.get("workloads"))["items"] == []
+    assert world.told[0] == ("plans", 201)
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "text"),
+    [
+        (b"{", 400, "the body is not JSON"),
+        ({}, 422, "spec.pods: not pods of one group"),
+        (question(1, schedulerName="other"), 422, "spec.schedulerName: other schedules it"),
+        (question(1, hostname="x" * 2**20), 413, "Request Entity Too Large: no such call"),
+    ],
+)
+async def test_a_question_that_cannot_be_answered_is_refused(reader, content, status, text):
+    found, body, _ = await reader.post(f"{API}/namespaces/team/plans", content)
+    assert (found, body["code"]) == (status, status)
+    assert text in body["message"]
+
+
+async def test_who_has_members_already_is_no_question(world, reader):
+    world.see(builders.gpu_node("n", 4), builders.make_pod("p", {GPU: 1}, group="train"))
+    asked = question(1)
+    asked["spec"]["pods"][0]["pod"]["metadata"]["labels"] = {"muster.dev/pod-group": "train"}
+    found, body, _ = await reader.post(f"{API}/namespaces/team/plans", asked)
+    assert (found, body["reason"]) == (409, "Conflict")
+
+
+async def test_who_may_not_create_plans_is_told_so(world, reader):
+    world.decision = Decision(False)
+    found, body, _ = await reader.post(f"{API}/namespaces/team/plans", question(1))
+    assert (found, body["reason"]) == (403, "Forbidden")
+    assert 'cannot create resource "plans"' in body["message"]
 
 
 async def test_queues_are_listed_with_the_default_one(world, reader):

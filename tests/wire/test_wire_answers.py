@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from extender.core import answers as core
 from extender.core.ids import GroupKey, NodeName, QueueName, Source
 from extender.core.mending import Mend
-from extender.core.model import QueueStatus
+from extender.core.model import QueueStatus, Span
 from extender.core.reasons import Reason, Refusal
 from extender.wire import answers
 
@@ -113,6 +113,16 @@ def test_what_would_end_the_wait_and_what_was_before_have_the_words_of_their_rea
     ]
     status = answers.workload(workload(), NOW, core.Closer((), None, ()))["status"]
     assert (status["startsWhen"], status["history"], "expectedStart" in status) == ([], [], False)
+
+
+def test_one_group_says_what_it_has_of_the_network():
+    span = Span(None, "rack", (("block", 1), ("rack", 2)), "block", ("b0",))
+    status = answers.workload(workload(), NOW, core.Closer((), None, (), span))["status"]
+    levels = [{"level": "block", "domains": 1}, {"level": "rack", "domains": 2}]
+    assert status["topology"] == {"preferred": "rack", "level": "block", "domain": "b0", "levels": levels}
+    scattered = core.Closer((), None, (), Span(None, None, (("rack", 3),), None, ()))
+    told = answers.workload(workload(), NOW, scattered)["status"]["topology"]
+    assert told == {"levels": [{"level": "rack", "domains": 3}]}
 
 
 @pytest.mark.parametrize("reason", list(Reason))
@@ -256,10 +266,10 @@ def test_hostile_texts_stay_texts(name, namespace, message):
 
 def test_discovery_names_what_is_served_and_nothing_that_changes_anything():
     listed = answers.resource_list()
-    assert {one["name"]: (one["kind"], one["namespaced"]) for one in listed["resources"]} == {
-        "workloads": ("Workload", True),
-        "queues": ("Queue", False),
+    assert {one["name"]: (one["kind"], one["namespaced"], *one["verbs"]) for one in listed["resources"]} == {
+        "workloads": ("Workload", True, "get", "list"),
+        "queues": ("Queue", False, "get", "list"),
+        "plans": ("Plan", True, "create"),  # answered, and kept nowhere
     }
-    assert {verb for one in listed["resources"] for verb in one["verbs"]} == {"get", "list"}
     assert answers.group()["preferredVersion"]["groupVersion"] == listed["groupVersion"]
     assert answers.group_list()["groups"][0]["name"] == "visibility.muster.dev"

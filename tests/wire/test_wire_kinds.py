@@ -154,6 +154,9 @@ def test_every_role_that_a_controller_writes_on_its_pods_is_read_as_their_task()
         "order": "1",
         "copy": "0",
         "size": "2",
+        "outer": "0",
+        "inner": "1",
+        "partition": "0",
     }
     for kind in kinds.KINDS:
         written = [{key: text.format_map(words) for key, text in writes} for writes in (kind.labels, kind.notes)]
