@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from extender.core import changes, fragmentation, messages, plans
+from extender.core import changes, messages, plans
 from extender.core.admissions import Admissions
 from extender.core.backlog import Backlog
 from extender.core.cycle import Cycle
@@ -86,10 +86,6 @@ class Engine:
     def check_usage(self) -> int:
         """In how many queues the usage that was kept up is not what counting anew gives: 0, or a fault. Slow."""
         return len(self.usage.differing(self._plans.charges()))
-
-    def fragments(self) -> float:
-        """GPUs that are free and of which the workload that was seen has no use. Slow."""
-        return fragmentation.lost(self._cycle.room())
 
     def would_evict(self, entry: Entry, now: float) -> Decision | Refusal | None:
         """Who would be evicted for a group that waits, or why nobody; None when it does not wait. Changes nothing."""

@@ -66,7 +66,7 @@ async def take(engine: Engine, metrics: Metrics) -> None:
         metrics.ledger_difference(engine.self_check())
         if number % USAGE_ROUNDS == 0:
             metrics.usage_difference(engine.check_usage())
-            metrics.fragmented(engine.fragments())
+            metrics.fragmented(engine.view.fragmented())
             wrong = _network(engine, metrics, wrong)
         over = _overcommits(engine)
         metrics.overcommitted(Counter(over.values()))

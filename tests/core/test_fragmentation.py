@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from extender.core import fragmentation
 from extender.core.cards import ALONE
+from extender.core.engine import Engine
 from extender.core.feasibility import Feasibility
 from extender.core.ids import NodeName
 from extender.core.model import Card, CardAsk, CardRequest, Node, Pod, Shape, Trouble
 from extender.core.placement import Demand, Placement, place
 from extender.core.snapshot import Room, Snapshot
-from tests.builders import GPU, bound, gpu_node, make_node, make_pod, make_room, make_shape, make_world
+from tests.builders import GPU, bound, gpu_node, make_node, make_pod, make_room, make_shape, make_world, seen
 from tests.oracles import accepts
 
 SLOTS, MEMORY = 4, 100
@@ -264,6 +265,14 @@ def test_the_metric_counts_gpus_that_nobody_can_use() -> None:
     nodes = [make_node("full", {"cpu": 4000, GPU: 4}), make_node("free", {"cpu": 64_000, GPU: 4})]
     there = bound(make_pod("there", {"cpu": 4000}), NodeName("full"))
     assert fragmentation.lost(make_room(*nodes, there, *waiting(2, ONE))) == 4
+
+
+def test_the_view_tells_what_is_lost_now() -> None:
+    engine = Engine(10**6)
+    nodes = [make_node("full", {"cpu": 4000, GPU: 4}), make_node("free", {"cpu": 64_000, GPU: 4})]
+    for thing in (*nodes, bound(make_pod("there", {"cpu": 4000}), NodeName("full")), *waiting(2, ONE)):
+        engine.handle(seen(thing), 0.0)
+    assert engine.view.fragmented() == 4
 
 
 def test_nodes_out_of_use_are_not_counted() -> None:
