@@ -137,12 +137,13 @@ SHAPES = [
     asking(500, 2, CardAsk(2, 50)),
     asking(1000, 1, CardAsk(1, 40, None, ALONE)),
     asking(1000, 1, CardAsk(1, 20), kinds=("H100",)),
+    make_shape({"cpu": 3000, GPU: 1}, selector=(("pool", "big"),)),
 ]
 NODES = [
     card_node("a", 2),
     card_node("b", 3, cpu=5000, kind="H100"),
     card_node("c", 2, trouble=Trouble.UNHEALTHY),
-    gpu_node("d", 4),
+    gpu_node("d", 4, {"pool": "big"}),
     make_node("e", {"cpu": 3000, GPU: 2}),
     make_node("f", {"cpu": 64_000}),
 ]
@@ -209,6 +210,11 @@ def test_what_is_kept_of_a_room_is_as_worked_out_anew(room: Room, shapes: list[S
             assert kept.lost(room, rows).tolist() == pytest.approx(anew.lost(room, rows).tolist())
             other = room.copy()
             other.free[0] += 1  # another room over the same nodes, in between
+            assert kept.lost(other, rows).tolist() == pytest.approx(anew.lost(other, rows).tolist())
+            for row in np.flatnonzero(other.cards.there).tolist() if other.cards is not None else ():
+                # as cards are kept for others, while the rest of their node is not
+                other.take_cards(row, other.cards.choose(row, CardRequest((CardAsk(1, 20),))) or ())
+            anew = fragmentation.Fragments(other, typical)
             assert kept.lost(other, rows).tolist() == pytest.approx(anew.lost(other, rows).tolist())
 
 
