@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 STAGE := .ci/stage
 
-.PHONY: help venv test lint format unit e2e demo bench kind-config clean
+.PHONY: help venv test lint format unit e2e demo bench bench-placement kind-config clean
 
 help: ## this list
 	@echo "Muster: gang scheduling for the stock kube-scheduler. Targets:"
@@ -49,6 +49,9 @@ demo: $(INSTALLED) ## two gangs compete for 32 GPU nodes, shown live; KEEP=1 lea
 
 bench: $(INSTALLED) ## Muster beside kube-scheduler and its native gangs, and what it costs others
 	@$(BIN)/python -m e2e.bench
+
+bench-placement: $(INSTALLED) ## GPUs that get work on the Alibaba openb trace, under six policies and ours; needs the trace
+	@$(BIN)/python -m tests.perf.openb
 
 kind-config: ## print the configuration for `kind create cluster --config`
 	@cat manifests/kind/kind.yaml

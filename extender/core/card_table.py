@@ -12,6 +12,7 @@ import numpy as np
 
 from extender.core.cards import ALONE, Cards, Ints, Roll, Sizes, each_share, loads, need
 from extender.core.ids import NodeName, PodUid
+from extender.core.links import Links
 from extender.core.model import Card, CardAsk, CardRequest, Pod, Share, Shares, Trouble
 
 
@@ -25,6 +26,7 @@ class CardTable:
     def __init__(self) -> None:
         self._nodes: dict[NodeName, dict[str, _Held]] = {}
         self._row_of: dict[NodeName, int] = {}
+        self._links: dict[NodeName, Links | None] = {}
         #: what each pod was counted with
         self._counted: dict[PodUid, tuple[NodeName, Shares]] = {}
         self._roll: Roll | None = None
@@ -34,8 +36,9 @@ class CardTable:
     def __bool__(self) -> bool:
         return bool(self._nodes)
 
-    def put(self, node: NodeName, row: int, cards: Sequence[Card] | None) -> bool:
-        """Take in what a node publishes; True when there are cards that were not there: its pods must be counted."""
+    def put(self, node: NodeName, row: int, cards: Sequence[Card] | None, links: Links | None = None) -> bool:
+        """Take in what a node publishes, and how its cards are joined; True when there are cards that were not there:
+        its pods must be counted."""
         if cards is None and node not in self._nodes:
             return False
         self._settle()
@@ -49,6 +52,7 @@ class CardTable:
                 there[name] = held
         fresh = not there.keys() <= before.keys() or node not in self._row_of
         self._row_of[node] = row
+        self._links[node] = links
         if cards is None and not there:
             self.drop(node)
         return fresh
@@ -60,6 +64,7 @@ class CardTable:
         self._settle()
         del self._nodes[node]
         self._row_of.pop(node, None)
+        self._links.pop(node, None)
         self._counted = {uid: entry for uid, entry in self._counted.items() if entry[0] != node}
 
     def recount(self, pods: Iterable[Pod]) -> None:
@@ -133,8 +138,8 @@ class CardTable:
 
     def _rolled(self) -> Roll:
         if self._roll is None:
-            ordered = sorted(((row, self._nodes[node]) for node, row in self._row_of.items()), key=lambda one: one[0])
-            held = [(row, one) for row, there in ordered for one in there.values()]
+            ordered = sorted(self._row_of.items(), key=lambda one: one[1])
+            held = [(row, one) for node, row in ordered for one in self._nodes[node].values()]
             for place, (_, one) in enumerate(held):
                 one.place = place
             self._taken = _sizes([(one.slots, one.memory, one.cores) for _, one in held])
@@ -144,6 +149,7 @@ class CardTable:
                 total=_sizes([(one.card.slots, one.card.memory, one.card.cores) for _, one in held]),
                 cards=tuple(one.card for _, one in held),
                 rows=frozenset(self._row_of.values()),
+                links=tuple(self._links[node] for node, _ in ordered for _ in self._nodes[node]),
             )
         return self._roll
 

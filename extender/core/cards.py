@@ -17,7 +17,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from extender.core import links
 from extender.core.ids import NodeName
+from extender.core.links import Links
 from extender.core.model import Card, CardAsk, CardRequest, Share, Shares, Trouble
 from extender.core.reasons import Detail
 from extender.core.resources import GPU_CORES, GPU_MEMORY
@@ -34,6 +36,10 @@ ALONE = 100
 #: more shares than any card has slots for
 _ANY = 2**31
 _MASKS = 256
+#: free memory, free cores and place within a node in one number: places below 2^10, cores below 2^14
+_BITS_CORES = 10
+_BITS_MEMORY = 24
+_ANY_CARD = CardRequest(())
 #: troubles that end some time
 _OUT_OF_USE = (Trouble.UNHEALTHY, Trouble.CORDONED, Trouble.REFUSED)
 
@@ -47,7 +53,10 @@ class Roll:
     cards: tuple[Card, ...]
     #: rows of nodes that publish cards, also of those whose cards cannot be read
     rows: frozenset[int]
+    #: how the cards of the node of each are joined, where that is known
+    links: tuple[Links | None, ...]
     _masks: dict[CardRequest, Mask] = field(default_factory=dict)
+    _kinds: dict[tuple[tuple[CardAsk, CardRequest], ...], Kinds] = field(default_factory=dict)
     _mended: Roll | None = None
 
     @property
@@ -60,7 +69,7 @@ class Roll:
         """The same cards with all of them in use."""
         if self._mended is None:
             cards = (replace(c, trouble=Trouble.NONE) if c.trouble in _OUT_OF_USE else c for c in self.cards)
-            self._mended = Roll(self.row, self.total, tuple(cards), self.rows)
+            self._mended = Roll(self.row, self.total, tuple(cards), self.rows, self.links)
         return self._mended
 
     def mask(self, request: CardRequest) -> Mask:
@@ -72,6 +81,43 @@ class Roll:
             found = np.array([not card.trouble and accepts(request, card) for card in self.cards], dtype=bool)
             self._masks[request] = found
         return found
+
+    def kinds(self, asks: tuple[tuple[CardAsk, CardRequest], ...]) -> Kinds:
+        """Shares that are asked for, each with what selects the cards it may be of."""
+        found = self._kinds.get(asks)
+        if found is None:
+            if len(self._kinds) >= _MASKS:
+                self._kinds.clear()
+            found = self._kinds[asks] = Kinds(
+                memory=np.array([-1 if ask.memory is None else ask.memory for ask, _ in asks], dtype=np.int64),
+                percent=np.array([100 if ask.percent is None else ask.percent for ask, _ in asks], dtype=np.int64),
+                cores=np.array([ask.cores for ask, _ in asks], dtype=np.int64),
+                mask=np.array([self.mask(request) for _, request in asks], dtype=bool).T.copy(),
+            )
+        return found
+
+
+class Kinds:
+    """Shares of single cards that are asked for, as arrays with a place for each. Never changed once made."""
+
+    def __init__(self, memory: Ints, percent: Ints, cores: Ints, mask: Mask) -> None:
+        self.memory = memory
+        self.cores = cores
+        #: cards of the roll x kinds
+        self.mask = mask
+        #: those of so many cores are alone on their card
+        self.alone: Mask = cores >= ALONE
+        #: True when all say how much memory they ask for, and when that is something
+        self.sized, self.positive = bool((memory >= 0).all()), bool((memory > 0).all())
+        #: True when one of them asks for cores
+        self.cored = bool(cores.any())
+        self._percent = percent
+
+    def of(self, total: Ints) -> Ints:
+        """What each asks of cards with so much memory: cards x kinds, or a row for all cards."""
+        if self.sized:
+            return self.memory
+        return np.where(self.memory < 0, total[:, None] * self._percent // 100, self.memory)
 
 
 def accepts(request: CardRequest, card: Card) -> bool:
@@ -161,6 +207,54 @@ class Cards:
         crowded = (alone > 0) & (self.roll.total[self._which[part], SLOTS] - free[:, SLOTS] > 1)
         return bool((free < 0).any() or crowded.any())
 
+    def totals(self, places: Ints | slice = slice(None)) -> Sizes:
+        """What these cards have when nothing is taken."""
+        return self.roll.total[self._which[places]]
+
+    def usable(self, places: Ints | slice = slice(None)) -> Mask:
+        """Which of these cards are in use."""
+        return self.roll.mask(_ANY_CARD)[self._which[places]]
+
+    def rows(self, places: Ints) -> Ints:
+        """The rows that these cards are of."""
+        return self._row[places]
+
+    def places(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
+        """The cards of these rows one row after the other, where each row's begin, and which of the rows have any."""
+        first, last = np.searchsorted(self._row, rows), np.searchsorted(self._row, rows + 1)
+        holders = np.flatnonzero(last > first)
+        number = (last - first)[holders]
+        starts = np.cumsum(number) - number
+        return np.repeat(first[holders] - starts, number) + np.arange(number.sum()), starts, holders
+
+    def tightest(self, ask: CardAsk, request: CardRequest, rows: Ints) -> Ints:
+        """The cards that a container gets on each of these rows, on which it fits: the first of each row, then the
+        second, and so on for as many as it asks for; those with least to spare, as `choose` gives them."""
+        places, starts, _ = self.places(rows)
+        within = np.arange(len(places)) - np.repeat(starts, np.diff(starts, append=len(places)))
+        spare = self.free[places, MEMORY] << _BITS_MEMORY | self.free[places, CORES] << _BITS_CORES | within
+        none = np.iinfo(np.int64).max
+        spare[self.fits(self.roll.kinds(((ask, request),)), places)[:, 0] <= 0] = none
+        chosen = np.empty(ask.number * len(rows), dtype=np.int64)
+        for number in range(ask.number):
+            least = np.minimum.reduceat(spare, starts)
+            at = starts + (least & (1 << _BITS_CORES) - 1)
+            chosen[number * len(rows) : (number + 1) * len(rows)] = places[at]
+            spare[at] = none
+        return chosen
+
+    def with_share(self, places: Ints, ask: CardAsk) -> Cards:
+        """These cards alone, each with one such share taken."""
+        which, free = self._which[places], self.free[places]
+        free[:, SLOTS] -= 1
+        memory = self.roll.total[which, MEMORY]
+        if ask.memory is not None:
+            free[:, MEMORY] -= ask.memory
+        else:
+            free[:, MEMORY] -= memory if ask.percent is None else memory * ask.percent // 100
+        free[:, CORES] -= ask.cores
+        return Cards(self.roll, which, self._row[places], free, self.alone[places] + (ask.cores >= ALONE), 0)
+
     def _part(self, row: int) -> slice:
         first, last = np.searchsorted(self._row, (row, row + 1))
         return slice(int(first), int(last))
@@ -178,19 +272,24 @@ class Cards:
 
     def _fits(self, ask: CardAsk, request: CardRequest, part: slice) -> Ints:
         """How many shares of this kind each card takes."""
+        return self.fits(self.roll.kinds(((ask, request),)), part)[:, 0]
+
+    def fits(self, kinds: Kinds, part: slice | Ints = slice(None)) -> Ints:
+        """How many shares of each of these kinds each card takes: cards x kinds."""
         which, free = self._which[part], self.free[part]
         total = self.roll.total[which]
-        if ask.memory is not None:
-            memory: Ints | int = ask.memory
-        else:
-            memory = total[:, MEMORY] * (100 if ask.percent is None else ask.percent) // 100
-        fits = np.minimum(free[:, SLOTS], np.where(memory, free[:, MEMORY] // np.maximum(memory, 1), _ANY))
-        if ask.cores:
-            fits = np.minimum(fits, free[:, CORES] // ask.cores)
-        if ask.cores >= ALONE:
-            fits = np.minimum(fits, free[:, SLOTS] == total[:, SLOTS])
-        fits[(self.alone[part] > 0) | ~self.roll.mask(request)[which]] = 0
-        return np.maximum(fits, 0)
+        memory = kinds.of(total[:, MEMORY])
+        fits = free[:, MEMORY, None] // np.maximum(memory, 1)
+        if not kinds.positive:
+            fits = np.where(memory, fits, _ANY)
+        np.minimum(fits, free[:, SLOTS, None], out=fits)
+        if kinds.cored:
+            cores = np.where(kinds.cores, free[:, CORES, None] // np.maximum(kinds.cores, 1), _ANY)
+            np.minimum(fits, cores, out=fits)
+            idle = free[:, SLOTS] == total[:, SLOTS]
+            np.minimum(fits, np.where(kinds.alone, idle[:, None], _ANY), out=fits)
+        fits[(self.alone[part] > 0)[:, None] | ~kinds.mask[which]] = 0
+        return np.maximum(fits, 0, out=fits)
 
     def _of_one(self, ask: CardAsk, fits: Ints, most: int) -> Ints:
         """Pods that take so many different cards each: as many as leave none of them short of a card."""
@@ -321,13 +420,25 @@ class Cards:
         places = np.flatnonzero(fits)
         if len(places) < ask.number:
             return None
-        free, cards = self.free[part][places], self.roll.cards
-        by = (places, -fits[places]) if roomy else (places, free[:, CORES], free[:, MEMORY])
-        if near:
-            by = (*by, np.array([cards[which].id not in near for which in self._which[part][places].tolist()]))
-        order = np.lexsort(by)
-        chosen = [cards[self._which[part.start + place]] for place in places[order[: ask.number]].tolist()]
-        return tuple(Share(card.id, need(ask, card.memory), ask.cores) for card in chosen)
+        chosen = self._joined_best(ask, places, part) if not near else None
+        if chosen is None:
+            free = self.free[part][places]
+            by = (places, -fits[places]) if roomy else (places, free[:, CORES], free[:, MEMORY])
+            if near:
+                names = [self.roll.cards[which].id for which in self._which[part][places].tolist()]
+                by = (*by, np.array([name not in near for name in names]))
+            chosen = places[np.lexsort(by)[: ask.number]].tolist()
+        cards = [self.roll.cards[self._which[part.start + place]] for place in chosen]
+        return tuple(Share(card.id, need(ask, card.memory), ask.cores) for card in cards)
+
+    def _joined_best(self, ask: CardAsk, places: Ints, part: slice) -> list[int] | None:
+        """Of whole cards those that are joined best; None where it is not known, or parts of cards are asked for."""
+        matrix = self.roll.links[self._which[part.start]]
+        if matrix is None or len(matrix) != part.stop - part.start or not ask.whole:
+            return None
+        fit = links.fit(matrix, sum(1 << place for place in places.tolist()), ask.number)
+        assert fit is not None, "there are as many places"
+        return [place for place in places.tolist() if fit.bits >> place & 1]
 
 
 def _hardness(ask: CardAsk) -> tuple[bool, int, int, int, int]:

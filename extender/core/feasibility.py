@@ -82,6 +82,8 @@ class Facts:
         self._unions: dict[frozenset[Constraints], Mask] = {}
         self._domains: dict[Keys, Domains] = {}
         self._chains: dict[str | None, Keys] = {}
+        #: what others worked out of this version, under names of theirs
+        self.kept: dict[object, tuple[object, ...]] = {}
 
     @property
     def open(self) -> Mask:

@@ -27,7 +27,23 @@ EXACT = 16
 #: a node with more GPUs than this is taken for a mistake
 MAX_GPUS = 64
 #: better than every link: what a GPU has to itself
-_BEST = 2**15 - 1
+BEST = 2**15 - 1
+#: products whose GPUs are all joined alike on every board that is made of them, and the NVLinks of each pair where
+#: there are eight (sixteen of the V100)
+UNIFORM = (
+    ("A100-SXM4", 12),
+    ("A800-SXM4", 8),
+    ("H100-80GB-HBM3", 18),
+    ("H100-96GB-HBM3", 18),
+    ("H800-80GB-HBM3", 8),
+    ("H20", 18),
+    ("B100", 18),
+    ("B200", 18),
+    ("B300", 18),
+    ("V100-SXM3", 6),
+)
+#: parts of names of what is not: MIG instances, cards in slots, and pairs or fours of these under a bridge
+_NOT_UNIFORM = ("-MIG-", "PCIE", "-NVL")
 #: pairs among 16 GPUs, rounded up to a power of two: so much more counts a link of the next better kind
 _KINDS = 128
 _MOST_KINDS = 8
@@ -67,12 +83,45 @@ def best(links: Links, free: Iterable[int], number: int) -> tuple[int, ...] | No
 def worst(links: Links, gpus: Sequence[int]) -> int:
     """The rank of the worst link among these GPUs; one alone has a better one than any two."""
     matrix = _matrix(links)
-    return int(min((matrix[a, b] for a in gpus for b in gpus if a < b), default=_BEST))
+    return int(min((matrix[a, b] for a in gpus for b in gpus if a < b), default=BEST))
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a pod gets: GPUs as bits, their worst link, and how many NVLinks go from them to the free ones left."""
+
+    bits: int
+    worst: int
+    cut: int
+
+
+@lru_cache(maxsize=65536)
+def fit(links: Links, free: int, number: int) -> Fit | None:
+    """The best so many of the free GPUs, which are bits; None when there are not so many."""
+    there = tuple(gpu for gpu in range(len(links)) if free >> gpu & 1)
+    chosen = best(links, there, number)
+    if chosen is None:
+        return None
+    left = [gpu for gpu in there if gpu not in chosen]
+    bonds = np.maximum(_matrix(links)[np.ix_(chosen, left)] - len(PATHS), 0)
+    return Fit(sum(1 << gpu for gpu in chosen), worst(links, chosen), int(bonds.sum()))
+
+
+@lru_cache(maxsize=256)
+def uniform(product: str, number: int) -> Links | None:
+    """The links of a node of so many GPUs of this product, as GPU feature discovery names it; None where the name does
+    not tell."""
+    bond = next((bond for name, bond in UNIFORM if name in product), None)
+    apart = any(part in product.upper() for part in _NOT_UNIFORM)
+    if bond is None or apart or not 0 < number <= MAX_GPUS:
+        return None
+    name = f"NV{bond}"
+    return Links(tuple(tuple(SELF if a == b else name for b in range(number)) for a in range(number)))
 
 
 @lru_cache(maxsize=256)
 def _matrix(links: Links) -> Ints:
-    ranks = [[_BEST if name == SELF else rank(name) for name in row] for row in links.rows]
+    ranks = [[BEST if name == SELF else rank(name) for name in row] for row in links.rows]
     return np.array(ranks, dtype=np.int64).reshape(len(links), len(links))
 
 
@@ -86,14 +135,14 @@ class _Tables:
 
     def __init__(self, matrix: Ints) -> None:
         count = len(matrix)
-        self._worst = np.full(1 << count, _BEST, dtype=np.int64)
+        self._worst = np.full(1 << count, BEST, dtype=np.int64)
         #: sum over the pairs, in which one better link outweighs any number of worse ones
         self._joined = np.zeros(1 << count, dtype=np.int64)
         kinds = sorted(set(matrix[~np.eye(count, dtype=bool)].tolist()))[-_MOST_KINDS:]
         weight = {kind: _KINDS**place for place, kind in enumerate(kinds)}
         for gpu in range(count):
             below = 1 << gpu  # subsets of the GPUs before this one
-            least, sums = np.full(below, _BEST, dtype=np.int64), np.zeros(below, dtype=np.int64)
+            least, sums = np.full(below, BEST, dtype=np.int64), np.zeros(below, dtype=np.int64)
             for other in range(gpu):
                 link, start = int(matrix[gpu, other]), 1 << other
                 least[start : 2 * start] = np.minimum(least[:start], link)
@@ -124,6 +173,6 @@ def _greedy(matrix: Ints, free: Sequence[int], number: int) -> tuple[int, ...]:
             others = [gpu for gpu in free if gpu not in chosen]
             chosen.append(max(others, key=lambda gpu: (int(matrix[gpu, chosen].min()), -gpu)))
         gpus = chosen[:number]
-        least = min((int(matrix[a, b]) for a in gpus for b in gpus if a < b), default=_BEST)
+        least = min((int(matrix[a, b]) for a in gpus for b in gpus if a < b), default=BEST)
         found.append((-least, tuple(sorted(gpus))))
     return min(found)[1] if found else ()

@@ -21,6 +21,7 @@ from extender.core.ids import (
     Source,
     TaskName,
 )
+from extender.core.links import Links
 from extender.core.resources import Amounts
 
 #: state of a change of MIG layout: pending, rebooting, failed, success
@@ -82,6 +83,11 @@ class CardAsk:
     memory: int | None = None
     percent: int | None = None
     cores: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """True when it takes all of each card's memory."""
+        return self.memory is None and self.percent in (None, 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +301,8 @@ class Node:
     hami: bool = False
     #: its cards, in their order; None when it publishes none, () when what it publishes cannot be read
     cards: tuple[Card, ...] | None = None
+    #: how its GPUs are joined, where it says so or its product does
+    links: Links | None = None
     #: its kubelet refused pods one after the other: it gets nothing until it reports a change
     refusing: bool = False
     problems: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from extender.core import bundles, packing, shortage
+from extender.core import bundles, lone, packing, shortage
 from extender.core.bundles import Bundle, Packer
 from extender.core.cards import Cards
 from extender.core.feasibility import Facts
@@ -171,30 +171,14 @@ def _ask(room: Room, demand: Demand) -> Ask:
 
 
 def _place_lone(room: Room, demand: Demand) -> Placement | Refusal:
-    """One pod anywhere, by the rule of `packing` without its general machinery."""
+    """One pod anywhere, without the general machinery."""
     ask = _ask(room, demand)
-    row = None if ask.want.unknown else _lone(room, ask)
+    row = None if ask.want.unknown else lone.row(room, demand.shape, ask)
     if row is not None:
         shares = hand_out(room, (ask,), ((row,),), ((0,),))
         assert shares is not None, "a node that takes a pod has cards for it"
         return Placement((demand,), ((row,),), shares=shares)
     return shortage.of_nodes(room, (demand,), (ask,)) or shortage.of_room(room, (demand,), (ask,))
-
-
-def _lone(room: Room, ask: Ask) -> int | None:
-    free, want, fits = room.free, ask.want, ask.mask
-    for column, amount in want.asked:
-        fits = fits & (free[:, column] >= amount)
-    if want.cards is not None:
-        fits = fits & (packing.card_capacity(want.cards, room.cards, 1) > 0)
-    rows = fits.nonzero()[0]
-    if not len(rows):
-        return None
-    key = free[rows, want.dominant]
-    if want.late is not None:
-        key += want.late[rows]
-    best = rows[key == key.min()]
-    return int(best[room.snapshot.facts.roster.rank[best].argmin()])
 
 
 def _home(domains: Domains, fixed: Sequence[int]) -> int | None:

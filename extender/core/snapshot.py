@@ -16,10 +16,12 @@ from extender.core import matching
 from extender.core.cards import Cards
 from extender.core.feasibility import Facts, Feasibility
 from extender.core.ids import NodeName
+from extender.core.link_table import Joined
 from extender.core.matching import Ints, Mask
 from extender.core.model import CardRequest, Shape, Shares
 from extender.core.reasons import Refusal
 from extender.core.resources import CPU, GPU, GPU_SHARE, MEMORY, PER_CARD, PODS, Columns, Row, exact_sum, parts_of
+from extender.core.workload import Typical
 from extender.core.world import World
 
 Matrix = npt.NDArray[np.int64]
@@ -78,6 +80,10 @@ class Snapshot:
     totals: npt.NDArray[np.float64]
     #: what is free of cards; None when no node publishes any. Shared: not to be changed
     cards: Cards | None = None
+    #: typical pods, with how many there are of each
+    workload: Typical = ()
+    #: how GPUs are joined; None when nothing is known of any
+    links: Joined | None = None
     _lates: dict[frozenset[int], Ints | None] = field(default_factory=dict)
     _wants: dict[Shape, Want] = field(default_factory=dict)
     #: what is known of the rooms in which nothing runs
@@ -97,7 +103,14 @@ class Snapshot:
             part = reserved[:rows, :width]
             free[: part.shape[0], : part.shape[1]] -= part
         return cls(
-            world.columns, facts, free, allocatable, allocatable.sum(axis=0, dtype=np.float64), table.cards.free(rows)
+            world.columns,
+            facts,
+            free,
+            allocatable,
+            allocatable.sum(axis=0, dtype=np.float64),
+            table.cards.free(rows),
+            world.workload.typical(),
+            table.links.joined(rows),
         )
 
     @property
@@ -131,7 +144,8 @@ class Snapshot:
                 slots = np.where(cards.there, cards.slots(len(allocatable)), 0)
                 np.maximum(allocatable[:, column], slots, out=allocatable[:, column])
         free = self.free + (allocatable - self.allocatable)
-        return Snapshot(self.columns, self.facts.mended, free, allocatable, self.totals, cards)
+        facts = self.facts.mended
+        return Snapshot(self.columns, facts, free, allocatable, self.totals, cards, self.workload, self.links)
 
     def mask(self, names: Iterable[NodeName]) -> Mask:
         """These nodes as a mask of rows; unknown names are left out."""

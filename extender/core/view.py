@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from extender.core import spans
+from extender.core import fragmentation, spans
 from extender.core.explain import of_member
 from extender.core.feasibility import Facts
 from extender.core.firm import Loan
@@ -85,6 +85,10 @@ class View:
     def free(self) -> dict[str, int]:
         """What neither pods nor plans take of the nodes, by resource."""
         return self._plans.free()
+
+    def fragmented(self) -> float:
+        """GPUs that are free and of which the workload that was seen has no use. Takes a snapshot."""
+        return fragmentation.lost(self._room())
 
     def refusal(self, uid: PodUid) -> Refusal | None:
         """Why this pod waits; None when its group does not, or was not looked at yet."""

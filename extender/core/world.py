@@ -19,10 +19,12 @@ from extender.core.card_table import CardTable
 from extender.core.finished import Finished
 from extender.core.homes import Homes
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
+from extender.core.link_table import LinkTable
 from extender.core.membership import Need, Tally, need_of, queue_of
 from extender.core.model import Budget, Group, HyperNode, Node, Pod, Queue, Topology
 from extender.core.reasons import Refusal
 from extender.core.resources import Columns, Row, with_shares
+from extender.core.workload import Workload
 
 #: uids of deleted pods that are remembered, so that a late message does not bring one back
 _REMEMBERED_GONE = 20_000
@@ -51,10 +53,12 @@ class NodeTable:
         #: grows with each change of what nodes offer and of what is used there
         self.changes = 0
         self.cards = CardTable()
+        self.links = LinkTable()
         self._free_rows: list[int] = []
 
     def put(self, node: Node) -> bool:
-        """Add a node or replace its newest state; what it offers must have columns. True when it has new cards."""
+        """Add a node or replace its newest state; what it offers must have columns. True when it has new cards, or its
+        GPUs are joined otherwise: its pods must be counted anew."""
         row = self.row_of.get(node.name)
         if row is None:
             row = self._new_row(node.name)
@@ -64,7 +68,9 @@ class NodeTable:
         self._set_allocatable(row, self.columns.row(node.allocatable))
         if before is None or _placement_facts(before) != _placement_facts(node):
             self._touch(row)
-        return (before is None or before.cards != node.cards) and self.cards.put(node.name, row, node.cards)
+        otherwise = before is None or (before.cards, before.links) != (node.cards, node.links)
+        fresh = otherwise and self.cards.put(node.name, row, node.cards, node.links)
+        return (otherwise and self.links.put(node.name, row, node.links)) or fresh
 
     def drop(self, name: NodeName) -> None:
         """Forget a node; its row is zeroed and may be reused."""
@@ -74,6 +80,7 @@ class NodeTable:
         self.changes += 1
         self.names[row] = self.nodes[row] = None
         self.cards.drop(name)
+        self.links.drop(name)
         self.allocatable[row] = 0
         self.used[row] = 0
         self._free_rows.append(row)
@@ -149,6 +156,8 @@ class World:
         self.tallies: dict[GroupKey, Tally] = {}
         self.groups: dict[GroupKey, Group] = {}
         self._finished = Finished()
+        #: what asks for GPUs
+        self.workload = Workload()
         self.homes = Homes()
         #: pods that count on a node (not ended), by node name; also for nodes not known yet
         self.on_node: dict[NodeName, dict[PodUid, Pod]] = {}
@@ -275,6 +284,10 @@ class World:
         if before is not None:
             self._uncount(before)
         self._count(pod)
+        if before is None or before.shape != pod.shape or before.ended != pod.ended:
+            if before is not None:
+                self.workload.remove(before)
+            self.workload.add(pod)
 
     def _pod_gone(self, event: messages.PodGone) -> None:
         pod = self.pods.pop(event.uid, None)
@@ -284,6 +297,7 @@ class World:
         if pod is not None:
             self._uncount(pod)
             self._leave(pod)
+            self.workload.remove(pod)
 
     def _join(self, pod: Pod) -> None:
         self._doubt(pod.group)
@@ -322,6 +336,8 @@ class World:
             self.nodes.add_used(pod.node, self.request_row(pod), 1)
             if self.nodes.cards:
                 self.nodes.cards.count(pod)
+            if self.nodes.links:
+                self.nodes.links.count(pod)
             if pod.terminating:
                 self.leaving[pod.uid] = pod
 
@@ -335,6 +351,7 @@ class World:
             self.nodes.add_used(pod.node, self.request_row(pod), -1)
             if self.nodes.cards:
                 self.nodes.cards.uncount(pod.uid)
+            self.nodes.links.uncount(pod.uid)
 
     # --- nodes ----------------------------------------------------------------------------------
 
@@ -349,6 +366,7 @@ class World:
             self._count_node(node.name)
         if fresh:
             self.nodes.cards.recount(self.on_node.get(node.name, {}).values())
+            self.nodes.links.recount(self.on_node.get(node.name, {}).values())
 
     def _count_node(self, name: NodeName) -> None:
         for pod in self.on_node.get(name, {}).values():

@@ -19,8 +19,8 @@ LOG = logs.Log(__name__)
 #: an overcommit by a concurrent foreign binding is reported within this time
 PERIOD_SECONDS = 1.0
 NAMED_NODES = 5
-#: counting anew what queues use takes longer than a filter answer may wait, so it is done in every so manieth round,
-#: and so is looking at all nodes
+#: what takes longer than a filter answer may wait, as counting anew what queues use or looking at all nodes, is done in
+#: every so manieth round
 USAGE_ROUNDS = 10
 SEEN = "Seen"
 
@@ -39,6 +39,9 @@ class Metrics(Protocol):
 
     def usage_difference(self, number: int) -> None:
         """In how many queues usage and watches disagree."""
+
+    def fragmented(self, gpus: float) -> None:
+        """How many GPUs are free and of no use to the workload."""
 
     def levels(self, domains: Mapping[str, int], unlabelled: Mapping[str, int], problems: int) -> None:
         """How many domains each level of the network has and how many nodes lack it; objects that make no sense."""
@@ -69,6 +72,7 @@ async def take(engine: Engine, metrics: Metrics) -> None:
         if number % USAGE_ROUNDS == 0:
             metrics.usage_difference(engine.check_usage())
             unread = _tell_unread(engine, metrics, unread)
+            metrics.fragmented(engine.view.fragmented())
             wrong = _network(engine, metrics, wrong)
         over = _overcommits(engine)
         metrics.overcommitted(Counter(over.values()))

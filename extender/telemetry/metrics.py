@@ -99,6 +99,10 @@ class ExtenderMetrics:
             ),
             frozenset(reasons.Overcommit),
         )
+        self._fragmented = gauge.of(
+            "muster_extender_fragmented_gpus",
+            "GPUs that are free and of which the pods that wait and run, as a workload, have no use.",
+        )
         network = ("muster_extender_topology_domains", "Domains of each level of the network.")
         self._domains = labels.Census(Gauge(*network, ("level",), registry=self.registry))
         network = ("muster_extender_topology_unlabelled_nodes", "Nodes that are in no domain of a level.")
@@ -152,6 +156,10 @@ class ExtenderMetrics:
     def unreadable(self, number: int) -> None:
         """Of how many nodes something cannot be read."""
         self._unreadable.set(number)
+
+    def fragmented(self, gpus: float) -> None:
+        """How many GPUs are free and of no use to the workload."""
+        self._fragmented.set(gpus)
 
     def levels(self, domains: Mapping[str, int], unlabelled: Mapping[str, int], problems: int) -> None:
         """How many domains each level of the network has and how many nodes lack it; objects that make no sense."""

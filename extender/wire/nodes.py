@@ -6,14 +6,20 @@ read from status.allocatable only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
+from extender.core import links
 from extender.core.ids import NodeName
+from extender.core.links import Links
 from extender.core.model import Node, Taint
 from extender.core.resources import PODS, Amounts
-from extender.wire import hami, requests
+from extender.wire import gpu_topology, hami, requests
 from extender.wire.fields import Object, Reader, metadata
 
+#: labels of GPU feature discovery
+_GPU_PRODUCT, _GPU_COUNT = "nvidia.com/gpu.product", "nvidia.com/gpu.count"
+_COUNT = re.compile(r"[1-9][0-9]?", re.ASCII)
 _HARD = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -25,15 +31,17 @@ def decode_node(obj: object) -> Node:
     spec = reader.mapping(obj, "spec", "spec")
     status = reader.mapping(obj, "status", "status")
     notes = reader.mapping(meta, "annotations", "metadata.annotations")
+    labels = _labels(reader, meta)
     return Node(
         name=NodeName(meta["name"]),
-        labels=_labels(reader, meta),
+        labels=labels,
         allocatable=_allocatable(reader, status),
         taints=_taints(reader, spec),
         unschedulable=reader.flag(spec, "unschedulable", "spec.unschedulable") is True,
         ready=_ready(reader, status),
         hami=_hami(notes),
         cards=hami.decode_cards(reader, notes),
+        links=_links(reader, notes, labels),
         problems=tuple(reader.problems),
     )
 
@@ -41,6 +49,16 @@ def decode_node(obj: object) -> Node:
 def _labels(reader: Reader, meta: Object) -> Mapping[str, str]:
     labels = reader.mapping(meta, "labels", "metadata.labels")
     return {key: reader.text(labels, key, "metadata.labels") for key in labels}
+
+
+def _links(reader: Reader, notes: Object, labels: Mapping[str, str]) -> Links | None:
+    """How the GPUs are joined: as the node agent publishes it, else as the product's name tells."""
+    if gpu_topology.ANNOTATION in notes:
+        return gpu_topology.decode(reader, reader.text(notes, gpu_topology.ANNOTATION, "metadata.annotations"))
+    number = labels.get(_GPU_COUNT, "")
+    if not _COUNT.fullmatch(number):
+        return None
+    return links.uniform(labels.get(_GPU_PRODUCT, ""), int(number))
 
 
 def _allocatable(reader: Reader, status: Object) -> Amounts:

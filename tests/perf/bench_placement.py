@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from extender.core import fragmentation
 from extender.core.feasibility import Feasibility
 from extender.core.ids import TaskName
 from extender.core.model import (
@@ -138,6 +139,33 @@ def lone_pods() -> None:
             place(scratch, [Demand(shape, 1)]).take(scratch)  # type: ignore[union-attr]
 
     measure("1000 lone pods placed and taken one by one, 500 nodes", thousand, 5)
+
+
+def with_a_workload() -> None:
+    """Lone pods while others of many shapes wait, which fragments are counted for."""
+    world = mixed(1000, 10, 5)
+    chance = random.Random(3)
+    for number in range(256):
+        asked = {"cpu": 1000 * (number % 64 + 1), "memory": 8 * GI, GPU: chance.choice((1, 1, 2, 4, 8))}
+        show(world, [make_pod(f"waits-{number}", asked)])
+    snapshot, one = Snapshot.take(world, Feasibility()), make_shape({"cpu": 2000, "memory": GI, GPU: 1}, **TOLERANT)
+    rooms = [Room(snapshot) for _ in range(200)]
+    place(Room(snapshot), [Demand(one, 1)])
+    measure(
+        "lone pod of one GPU, 1000 nodes, 64 typical shapes, nothing known of the room",
+        lambda: place(rooms.pop(), [Demand(one, 1)]),
+        100,
+    )
+    room = Room(snapshot)
+
+    def taken() -> object:
+        found = place(room, [Demand(one, 1)])
+        if isinstance(found, Placement):
+            found.take(room)
+        return found
+
+    measure("the same, one after the other", taken, 200)
+    measure("fragments of a snapshot", lambda: round(fragmentation.lost(Room(snapshot))), 50)
 
 
 def gangs() -> None:
@@ -309,7 +337,7 @@ def main() -> None:
         many_levels()
         return
     print(f"{'microseconds':<82} {'cpu':>9} {'worst':>9} {'wall':>9}")
-    for part in (constraints, lone_pods, gangs, hard_gangs, shares, unsolvable, many_levels):
+    for part in (constraints, lone_pods, with_a_workload, gangs, hard_gangs, shares, unsolvable, many_levels):
         part()
 
 

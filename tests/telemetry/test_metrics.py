@@ -77,6 +77,7 @@ def test_cycles_plans_and_single_gauges_appear(extender):
     extender.ledger_difference(2)
     extender.usage_difference(3)
     extender.unreadable(4)
+    extender.fragmented(2.5)
     extender.active(True)
     told = series(extender)
     assert told["muster_extender_cycle_seconds_count"] == 1
@@ -84,6 +85,7 @@ def test_cycles_plans_and_single_gauges_appear(extender):
     assert told["muster_extender_ledger_difference"] == 2
     assert told["muster_extender_usage_difference"] == 3
     assert told["muster_extender_unreadable_nodes"] == 4
+    assert told["muster_extender_fragmented_gpus"] == 2.5
     assert told["muster_extender_active"] == 1
 
 

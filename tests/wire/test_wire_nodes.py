@@ -7,7 +7,11 @@ from wire_objects import node, table
 
 from extender.core.model import Node, Taint
 from extender.core.resources import MAX_AMOUNT, MAX_ON_NODE, MAX_PODS_ON_NODE
+from extender.wire.gpu_topology import ANNOTATION
 from extender.wire.objects import DecodeError, decode_node
+
+PAIR = '{"version": 1, "links": [["X", "NV4"], ["NV4", "X"]], "numa": []}'
+PRODUCT = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8"}
 
 
 def test_a_plain_node() -> None:
@@ -45,6 +49,27 @@ def test_only_taints_that_keep_pods_off_are_read() -> None:
 )
 def test_ready(conditions: list, want: bool) -> None:
     assert decode_node(node(status={"conditions": conditions})).ready is want
+
+
+@table(
+    "labels, notes, want",
+    {
+        "what is published": ({}, {ANNOTATION: PAIR}, ("NV4", ())),
+        "it wins over the product": ({**PRODUCT}, {ANNOTATION: PAIR}, ("NV4", ())),
+        "the product alone": ({**PRODUCT}, {}, ("NV18", ())),
+        "a product that is not joined alike": ({**PRODUCT, "nvidia.com/gpu.product": "Tesla-T4"}, {}, (None, ())),
+        "a count that is none": ({**PRODUCT, "nvidia.com/gpu.count": "-1"}, {}, (None, ())),
+        "nothing": ({}, {}, (None, ())),
+        "what cannot be read": (
+            {**PRODUCT},
+            {ANNOTATION: "{}"},
+            (None, (f"metadata.annotations[{ANNOTATION}]: no GPU topology that can be read",)),
+        ),
+    },
+)
+def test_links(labels: dict, notes: dict, want: tuple[str | None, tuple[str, ...]]) -> None:
+    got = decode_node(node(meta={"labels": labels, "annotations": notes}))
+    assert (got.links and got.links.rows[0][1], got.problems) == want
 
 
 @table(
