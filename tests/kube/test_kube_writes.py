@@ -274,9 +274,8 @@ async def test_the_preferred_version_that_has_the_resource_is_taken(api: client.
     stub.on("GET", "/apis/scheduling.k8s.io/v1beta1", _rows("podgroups", "podgroups/status"))
     stub.on("GET", "/apis/scheduling.x-k8s.io/v1alpha1", fail(404))
     stub.on("GET", "/apis/scheduling.volcano.sh/v1beta1", ok({"resources": "odd"}))
-    stub.on("GET", "/apis/topology.volcano.sh/v1alpha1", fail(404))
-    for version in ("v1beta2", "v1beta1"):
-        stub.on("GET", f"/apis/kueue.x-k8s.io/{version}", fail(404))
+    for version in ("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1", "topology.volcano.sh/v1alpha1"):
+        stub.on("GET", f"/apis/{version}", fail(404))
     stub.on("GET", "/apis/muster.dev/v1alpha1", _rows("queues", "podgroups"))
     probed = [await resources.probe(api, feed.resource) for feed in (*feeds.GANGS, *feeds.QUEUES)]
     assert [served.collection for served in probed if served is not None] == [
