@@ -26,7 +26,11 @@ BIND = gm.Bind(PodUid("u"), "ns", "p", NodeName("n"))
 NOTES = tuple(hami.binding_notes(((Share("g", 1, 1),),), "n", 0.0).items())
 PLANNED = gm.Bind(PodUid("u"), "ns", "p", NodeName("n"), NOTES)
 DONE, BUSY = ok({"Error": ""}), ok({"Error": "node n has been locked within 5 minutes"})
-HELD = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ},ns,other"
+
+
+def held() -> str:
+    """The lock of a node as another pod has written it just now."""
+    return f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ},ns,other"
 
 
 def chosen(node: str | None = "n", uid: str = "u", **spec: Any) -> Any:
@@ -154,7 +158,7 @@ async def test_but_not_for_ever(cluster: Kubernetes, stub: kube_stub.Stub) -> No
 
 async def test_hami_is_asked_once_the_node_is_free(cluster: Kubernetes, stub: kube_stub.Stub) -> None:
     stub.on("GET", POD, chosen(), BOUND)
-    stub.on("GET", NODE, node(HELD), node(HELD), node())
+    stub.on("GET", NODE, node(held()), node(held()), node())
     stub.on("GET", OTHER, ok(pod("other", nodeName="n", schedulerName="muster") | {"status": {"phase": "Pending"}}))
     stub.on("POST", "/bind", DONE)
     assert (await cluster.bind(BIND)).error == ""
@@ -166,7 +170,7 @@ async def test_a_node_that_does_not_become_free_binds_nothing(
 ) -> None:
     monkeypatch.setattr(node_lock, "LOCK_SECONDS", 0.05)
     stub.on("GET", POD, chosen())
-    stub.on("GET", NODE, node(HELD))
+    stub.on("GET", NODE, node(held()))
     stub.on("GET", OTHER, ok(pod("other", nodeName="n", schedulerName="muster") | {"status": {"phase": "Pending"}}))
     assert "is locked by pod ns/other" in (await cluster.bind(BIND)).error
 
