@@ -29,7 +29,7 @@ def node(lock: str | None, version: str = "7") -> Any:
 
 
 def held(name: str = "other", seconds: float = 0.0) -> str:
-    return f"{(NOW - datetime.timedelta(seconds=seconds)):%Y-%m-%dT%H:%M:%SZ},ns,{name}"
+    return f"{(datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds)):%Y-%m-%dT%H:%M:%SZ},ns,{name}"
 
 
 def owner(phase: str = "Pending", notes: dict[str, str] | None = None, **spec: Any) -> Any:
