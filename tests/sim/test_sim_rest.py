@@ -12,7 +12,7 @@ from extender.sim.runner import Run
 from extender.sim.sidecar import TICK_SECONDS
 
 #: all is submitted by then; some time later the cluster is at rest, and stays there for more than 200 cycles
-SUBMITTED, STILL, END, CYCLES = 60, 120, 180, 200
+SUBMITTED, STILL, END, CYCLES = 30, 75, 126, 200
 #: in some of the runs it is also waited until what is held back for a head is open to others again, minutes later
 LONG, OPEN, LONG_END = 4, 450, 650
 
