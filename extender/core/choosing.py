@@ -8,7 +8,8 @@ through all combinations finds the fewest that will do; where many may go, two w
 
 The order: surplus of gangs before what stops a group, other queues before its own, queues of lower priority first,
 then lower priority, then what is lost: seconds since it began or last saved its work, times the largest share of the
-cluster that it uses. What tenants say of themselves (checkpoints) counts inside their queue only: between queues it is
+cluster that it uses. What tenants say of themselves counts inside their queue only: after
+surplus goes who is past its declared end (design invariant 5), and what was saved is not lost. Between queues it is
 seconds since it began.
 """
 
@@ -109,7 +110,7 @@ def _places(case: Case, holder: Holder) -> list[tuple[tuple[object, ...], Pod]]:
     costs = [_cost(case, pod, saved) for pod in holder.pods]
     if not holder.spare:  # one of them costs all of it
         costs = [sum(costs)] * len(costs)
-    places = [(not holder.spare, holder.priority, cost) for cost in costs]
+    places = [(not holder.spare, not holder.overdue, holder.priority, cost) for cost in costs]
     return [((*place, pod.uid), pod) for place, pod in zip(places, holder.pods, strict=True)]
 
 

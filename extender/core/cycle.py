@@ -18,7 +18,7 @@ from extender.core.ledger import Reservation
 from extender.core.membership import Need, Standing, satisfied, standing
 from extender.core.model import Pod
 from extender.core.opening import OpenList
-from extender.core.planning import Entry
+from extender.core.planning import Entry, Plan
 from extender.core.reasons import HELD_BACK, Reason, Refusal
 from extender.core.records import OFFERED_SECONDS, Records
 from extender.core.snapshot import Room
@@ -43,8 +43,12 @@ class Cycle(Records):
         self._turns = turns
         #: the round that was begun and is not over
         self._sweep: Sweep | None = None
+        #: a round was closed to groups that are still to be looked at
+        self._left_out = False
         #: the state that the newest piece has left: nodes, reservations, and what constraints look at
         self._left: object = None
+        #: what is free in a state, whatever the round leaves to the next one
+        self._newest: tuple[object, Room] | None = None
         #: two refusals, and whether they are equal and of the same reasons: many groups share each of them
         self._compared = (Refusal(Reason.QUEUED), Refusal(Reason.QUEUED), True, True)
         #: amounts of the whole cluster changed, or the queues
@@ -89,8 +93,8 @@ class Cycle(Records):
 
     @property
     def unfinished(self) -> bool:
-        """True when a round was begun and is not over."""
-        return self._sweep is not None
+        """True when a round was begun and is not over, or was closed to groups that are still to be looked at."""
+        return self._sweep is not None or self._left_out
 
     def pending(self, key: GroupKey) -> bool:
         """True when the group is still to be looked at in the round that was begun."""
@@ -99,7 +103,7 @@ class Cycle(Records):
     def _begin(self, now: float, changed: bool) -> Sweep:
         room = self.room()  # 1. snapshot
         sweep = Sweep(room, self.world.nodes, self.usage, self.totals, now)
-        grown, self.grown = self.grown, False
+        grown, self.grown, self._left_out = self.grown, False, False
         if grown:
             sweep.add_all(self.asking.lines())
         self.grown = self.backfill.begin(room, now, grown or changed)  # 6. backfill: what is kept for whom
@@ -136,8 +140,9 @@ class Cycle(Records):
             place = sweep.next(hand_on)  # 3. order
             if place is None:
                 self._sweep, self.usage.withheld = None, {}
+                self._left_out = self._turns is not None and bool(self.dirty)
                 return
-            self._turn(place.entry, sweep.room, sweep.failed, now)  # 4. place, 5. reclaim and preempt
+            self._turn(place.entry, sweep, now)  # 4. place, 5. reclaim and preempt
             place.settled = True
             self.asking.line_up(place.entry.key)
             self._look_at_the_rest(sweep, place)
@@ -219,7 +224,8 @@ class Cycle(Records):
     def _shared(self) -> quota.Sums:
         return self.usage.shared(self.plans.free())
 
-    def _turn(self, entry: Entry, room: Room, failed: dict[object, Refusal], now: float) -> None:
+    def _turn(self, entry: Entry, sweep: Sweep, now: float) -> None:
+        room, failed = sweep.room, sweep.failed
         if entry.key not in self.world.members:
             self._forget_group(entry, now)
             return
@@ -247,26 +253,51 @@ class Cycle(Records):
             self._admitted(entry, now)
         else:
             if known is None:
-                refusal = self._after_all(entry, refusal, kept, room, now)
+                refusal = self._after_all(entry, refusal, kept, sweep, now)
                 self.grown |= bool(kept) and refusal.reason is not Reason.VICTIMS
             if same is not None and refusal.reason is not Reason.VICTIMS:
                 failed[same] = refusal
             self.refuse(entry, refusal, now, keep=self.startable(entry))
             if known is None:
-                self._claim(entry, refusal, room, now)
+                self._claim(entry, refusal, sweep.room, now)
             else:  # one that is equal, in the same queue and before it, has claimed what can be
                 self.grown |= self.backfill.forget(entry.key)
             self._look_again(entry, now)
         self._state(entry, now)
 
     def _after_all(
-        self, entry: Entry, refusal: Refusal, kept: Collection[Reservation], room: Room, now: float
+        self, entry: Entry, refusal: Refusal, kept: Collection[Reservation], sweep: Sweep, now: float
     ) -> Refusal:
         """What it waits for when all is said, and who is evicted for it, if anybody may be."""
         if entry.offered:  # what would be so with every node offered is said first
-            return self.plans.refusal_anywhere(entry, room, now) or plans.refused_by_scheduler(entry)
+            return self.plans.refusal_anywhere(entry, sweep.room, now) or plans.refused_by_scheduler(entry)
         if self.plans.ledger.of_group(entry.key) and not self.startable(entry):
             return refusal  # that part of a plan is given up at once
+        if sweep.withholds:
+            return self._as_it_is_now(entry, refusal, kept, sweep, now)
+        return self._answer(entry, refusal, kept, sweep.room, now)
+
+    def _as_it_is_now(
+        self, entry: Entry, refusal: Refusal, kept: Collection[Reservation], sweep: Sweep, now: float
+    ) -> Refusal:
+        """Nobody is evicted for want of what has become free and is left to the next round."""
+        self.usage.withheld = {}
+        state = self._state_of_room()
+        if self._newest is None or self._newest[0] != state:
+            self._newest = (state, self.room())
+        room = self._newest[1]
+        outcome = self.plans.outcome(entry, room, now)
+        if isinstance(outcome, Plan) and outcome.places:
+            self.preemption.restore(entry, kept)
+            self.grown = True
+            found = entry.refusal if kept and entry.refusal is not None else refusal
+        else:
+            found = self._answer(entry, refusal, kept, room, now)
+        sweep.resume(self._snapshot())
+        sweep.room = self.plans.less_kept_cards(sweep.room)
+        return found
+
+    def _answer(self, entry: Entry, refusal: Refusal, kept: Collection[Reservation], room: Room, now: float) -> Refusal:
         left, effects = self.preemption.answer(entry, refusal, kept, room, now)
         self.effects += effects
         if (again := self.preemption.again_at(entry.key, now)) is not None:

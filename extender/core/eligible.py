@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
+from extender.core import departures
 from extender.core.budgets import Disruptions
 from extender.core.firm import Firm
 from extender.core.ids import GroupKey, PodUid, QueueName, TaskName
@@ -51,6 +52,8 @@ class Holder:
     until: float
     #: when it last saved its work, as it says
     checkpoint: float | None
+    #: all of it runs past the end that it declared
+    overdue: bool = False
 
 
 class Holders:
@@ -131,6 +134,7 @@ class Holders:
             bar=bar,
             until=until,
             checkpoint=max((p.checkpoint for p in staying if p.checkpoint is not None), default=None),
+            overdue=departures.overdue(world, key, self._now) > 0,
         )
 
     def _spare(self, key: GroupKey, going: Counter[TaskName]) -> tuple[int, Mapping[TaskName, int]]:

@@ -153,6 +153,11 @@ class Preemption:
         self._firm.refresh(entry.key)
         return places
 
+    def restore(self, entry: Entry, places: Collection[Reservation]) -> None:
+        """What was kept for the group is kept again; the room in which it was lifted is of no use any more."""
+        self._plans.earmarks.put(entry.key, places)
+        self._firm.refresh(entry.key)
+
     def answer(
         self, entry: Entry, refusal: Refusal, before: Collection[Reservation], room: Room, now: float
     ) -> tuple[Refusal, list[Effect]]:
@@ -241,8 +246,7 @@ class Preemption:
         try:
             return self.decide(entry, refusal, room, now)
         finally:
-            self._plans.earmarks.put(entry.key, places)
-            self._firm.refresh(entry.key)
+            self.restore(entry, places)
 
     # --- the decision ---------------------------------------------------------------------------
 

@@ -34,6 +34,8 @@ class Sweep:
     def __init__(self, room: Room, nodes: NodeTable, usage: Usage, totals: Sums, now: float) -> None:
         self.room = room
         self.began = now
+        #: room or quota has become free since, which is left to the next round
+        self.withholds = False
         #: what the first of those that are the same was refused for
         self.failed: dict[object, Refusal] = {}
         self._nodes = nodes
@@ -152,6 +154,7 @@ class Sweep:
         was left of the room."""
         if snapshot is not None:
             self.room = Room(snapshot, self._least(snapshot))
+            self.withholds |= bool((self.room.free < snapshot.free).any())
         usage = self._usage
         usage.withheld = self._withheld
         if usage.changes != self._changes:
@@ -161,6 +164,7 @@ class Sweep:
                 for (name, resource), used in self._used.items()
                 if used > (now := usage.of(name).get(resource, 0))
             }
+        self.withholds |= bool(usage.withheld)
 
     def _least(self, snapshot: Snapshot) -> Matrix:
         before, after = self.room.free, snapshot.free

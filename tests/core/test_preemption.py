@@ -85,6 +85,36 @@ CASES = {
     "of two gangs without surplus one goes as a whole": Case(
         ONE, [queue("q")], [Work("a", "q", ("n",) * 2, 2), Work("b", "q", ("n",) * 2, 2, runs=10.0), HIGH], {"b": 2}
     ),
+    "who is past its declared end goes before who began a short time ago": Case(
+        ONE,
+        [queue("q")],
+        [
+            Work("late", "q", ("n",) * 2, 2, fields={"expected_duration": 999}),
+            Work("low", "q", ("n",) * 2, 2, runs=10.0, fields={"expected_duration": 999}),
+            HIGH,
+        ],
+        {"late": 2},
+    ),
+    "but after what others have above their minimum": Case(
+        ONE,
+        [queue("q")],
+        [
+            Work("late", "q", ("n",), fields={"expected_duration": 999}),
+            Work("low", "q", ("n",) * 3, runs=10.0),
+            HIGH,
+        ],
+        {"low": 2},
+    ),
+    "who is past its declared end stays where who asks has no higher priority": Case(
+        ONE,
+        [queue("q")],
+        [
+            Work("late", "q", ("n",) * 2, 2, priority=100, fields={"expected_duration": 999}),
+            Work("low", "q", ("n",) * 2, 2, runs=10.0),
+            HIGH,
+        ],
+        {"low": 2},
+    ),
     "both go when both are needed": Case(
         ONE,
         [queue("q")],
