@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from e2e import answers, fake_hami_scheduler, history, objects, waiting
+from e2e import answers, fake_hami_scheduler, history, objects, scenes, waiting
 from e2e import kube as kube_module
 from e2e.cluster import base, choose, local, manifests, muster, proxy
 
@@ -98,6 +98,14 @@ def muster_fixture(_replica: muster.Replica) -> muster.Replica:
     """The replica of the whole run; a test may kill parts of it, the next one gets it healed."""
     _replica.heal()
     return _replica
+
+
+@pytest.fixture
+def scene(kube: kube_module.Kube, muster: muster.Replica, namespace: str) -> scenes.Scene:
+    """A namespace in which pods are let through at once; files that need something else have a scene of their own."""
+    stage = scenes.Scene(kube, muster, namespace)
+    stage.wait_open()
+    return stage
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e import kube, objects, waiting
-from e2e.cluster.muster import Replica
+from e2e import objects, waiting
 from e2e.scenes import SOON, Scene
 
 MakeNodes = Callable[..., list[str]]
@@ -20,13 +19,6 @@ ways = pytest.mark.parametrize(
         pytest.param("default", id="ungated"),
     ],
 )
-
-
-@pytest.fixture
-def scene(kube: kube.Kube, muster: Replica, namespace: str) -> Scene:
-    stage = Scene(kube, muster, namespace)
-    stage.wait_open()
-    return stage
 
 
 def gated(scene: Scene, group: str) -> int:

@@ -20,13 +20,6 @@ SOURCES = ["muster", "native", "scheduler-plugins", "volcano"]
 
 
 @pytest.fixture
-def scene(kube: kube.Kube, muster: Replica, namespace: str) -> Scene:
-    stage = Scene(kube, muster, namespace)
-    stage.wait_open()
-    return stage
-
-
-@pytest.fixture
 def elsewhere(kube: kube.Kube, muster: Replica, namespace: str) -> Iterator[Scene]:
     """A second namespace."""
     other = f"{namespace}-b"

@@ -9,19 +9,11 @@ from typing import Any
 import pytest
 
 from e2e import kube, objects, waiting
-from e2e.cluster.muster import Replica
 from e2e.scenes import SOON, Scene
 
 MakeNodes = Callable[..., list[str]]
 MIN_MEMBER = "muster.dev/min-member"
 KUEUE_COUNT = "kueue.x-k8s.io/pod-group-total-count"
-
-
-@pytest.fixture
-def scene(kube: kube.Kube, muster: Replica, namespace: str) -> Scene:
-    stage = Scene(kube, muster, namespace)
-    stage.wait_open()
-    return stage
 
 
 def served(scene: Scene) -> list[str]:

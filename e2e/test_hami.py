@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from e2e import fake_hami, kube, waiting
-from e2e.cluster.muster import Replica
 from e2e.fake_hami import LOCK, Card, Plugin
 from e2e.scenes import SOON, Scene
 
@@ -20,13 +19,6 @@ CARDS = (Card("GPU-0"), Card("GPU-1"))
 MEMORY, CORES = "nvidia.com/gpumem", "nvidia.com/gpucores"
 #: the plugin of a real node takes the lock away within 20 ms; ours asks the API server for everything
 SERVED_WITHIN = 30.0
-
-
-@pytest.fixture
-def scene(kube: kube.Kube, muster: Replica, namespace: str) -> Scene:
-    stage = Scene(kube, muster, namespace)
-    stage.wait_open()
-    return stage
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from e2e import kube, objects, waiting
-from e2e.cluster.muster import Replica
 from e2e.scenes import SOON, Scene
 
 MakeNodes = Callable[..., list[str]]
@@ -34,13 +33,6 @@ SPREAD: Object = {
 }
 # kube-scheduler may look at a refused gang again only after its own back-off, and Muster after 2 s, then 4 s.
 RETRIED = 30.0
-
-
-@pytest.fixture
-def scene(kube: kube.Kube, muster: Replica, namespace: str) -> Scene:
-    stage = Scene(kube, muster, namespace)
-    stage.wait_open()
-    return stage
 
 
 @pytest.fixture

@@ -6,19 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from e2e import kube, objects, waiting
-from e2e.cluster.muster import Replica
+from e2e import objects, waiting
 from e2e.scenes import SOON, Scene
 
 MakeNodes = Callable[..., list[str]]
 WHOLE = {"topology": {"required": objects.BLOCK}}
-
-
-@pytest.fixture
-def scene(kube: kube.Kube, muster: Replica, namespace: str) -> Scene:
-    stage = Scene(kube, muster, namespace)
-    stage.wait_open()
-    return stage
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ is kept for them (`headroom`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from extender.core import fairshare
@@ -169,15 +169,23 @@ def over_capability(
     usage: Usage, queue: QueueName, asked: Mapping[str, int], taken: Mapping[str, int] = _NOTHING
 ) -> Refusal | None:
     """Which queue, from this one up, would exceed its capability if so much more was taken; None when none would."""
+    for name, resource, there, most in excesses(usage, queue, asked, taken):
+        numbers = told(resource, asked=asked[resource], used=there, capability=most)
+        return Refusal(Reason.QUOTA, (("queue", name), *numbers))
+    return None
+
+
+def excesses(
+    usage: Usage, queue: QueueName, asked: Mapping[str, int], taken: Mapping[str, int] = _NOTHING
+) -> Iterator[tuple[QueueName, str, int, int]]:
+    """Each queue, from this one up, that would exceed its capability: of which resource, what is used, and the cap."""
     for name in usage.tree.path(queue):
         at, used = usage.tree.at(name), usage.of(name)
         for resource, most in at.capability.items() if at is not None else ():
             amount, there = asked.get(resource, 0), used.get(resource, 0) + taken.get(resource, 0)
             there += usage.withheld.get((name, resource), 0)
             if amount and there + amount > most:
-                numbers = told(resource, asked=amount, used=there, capability=most)
-                return Refusal(Reason.QUOTA, (("queue", name), *numbers))
-    return None
+                yield name, resource, there, most
 
 
 def _sum(pods: Iterable[tuple[Shape, int]]) -> Sums:

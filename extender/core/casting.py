@@ -15,14 +15,12 @@ from dataclasses import dataclass, replace
 from extender.core import eligible
 from extender.core.absence import Absence
 from extender.core.budgets import Disruptions
-from extender.core.draft import Case
+from extender.core.draft import Case, Places
 from extender.core.eligible import Holder, Holders, Terms
 from extender.core.ids import GroupKey, PodUid, QueueName
-from extender.core.model import Pod
 from extender.core.planning import Plan, Wish
 from extender.core.quota import Sums
 from extender.core.reasons import Detail, Refusal
-from extender.core.resources import add
 from extender.core.snapshot import Room
 from extender.core.usage import Usage
 from extender.core.world import World
@@ -121,7 +119,7 @@ class Casting:
         self._own: dict[tuple[QueueName, int], Lot] = {}
         self._others: dict[tuple[QueueName, frozenset[str]], Lot] = {}
         self._whole: dict[tuple[QueueName, frozenset[str]], Absence] = {}
-        self._places: dict[Holder, list[tuple[tuple[object, ...], Pod]]] = {}
+        self._places: dict[Holder, Places] = {}
 
     def forget(self, key: GroupKey) -> None:
         """Members of the group are to be evicted."""
@@ -136,7 +134,7 @@ class Casting:
         queue = self._world.queue_of(key)
         own = self._lower(queue, self._world.priority(key))
         lots, kept = [own], []
-        found = self._terms(usage, queue, own, _asked(wish))
+        found = self._terms(usage, queue, own, wish.asked)
         for other, on_terms in found.items():
             keeper = eligible.keeper(usage, on_terms)
             if keeper is None and not eligible.above(usage, on_terms.theirs, on_terms.resources):
@@ -255,13 +253,6 @@ class Casting:
         if not pods:
             return replace(holder, bar=(("refused to leave", holder.name),), until=float("inf"))
         return replace(holder, pods=pods, whole=False)
-
-
-def _asked(wish: Wish) -> Sums:
-    asked: Sums = {}
-    for member in wish.members:
-        add(asked, member.shape.request)
-    return asked
 
 
 def _takes(request: Iterable[tuple[str, int]], resources: frozenset[str]) -> bool:

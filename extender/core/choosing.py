@@ -8,9 +8,8 @@ through all combinations finds the fewest that will do; where many may go, two w
 
 The order: surplus of gangs before what stops a group, other queues before its own, queues of lower priority first,
 then lower priority, then what is lost: seconds since it began or last saved its work, times the largest share of the
-cluster that it uses. What tenants say of themselves counts inside their queue only: after
-surplus goes who is past its declared end (design invariant 5), and what was saved is not lost. Between queues it is
-seconds since it began.
+cluster that it uses. What tenants say of themselves counts inside their queue only: after surplus goes who is past its
+declared end (design invariant 5), and what was saved is not lost. Between queues it is seconds since it began.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from itertools import count
 
 import numpy as np
 
-from extender.core.draft import Case, Draft, Unit
+from extender.core.draft import Case, Draft, Places, Unit
 from extender.core.eligible import Holder
 from extender.core.ids import GroupKey, PodUid, QueueName
 from extender.core.matching import Mask
@@ -97,7 +96,7 @@ def _merged(case: Case, lists: Sequence[tuple[tuple[object, ...], list[Pod]]]) -
             heapq.heappop(heap)
 
 
-def _inside(case: Case, holder: Holder) -> list[tuple[tuple[object, ...], Pod]]:
+def _inside(case: Case, holder: Holder) -> Places:
     """The pods of a group with their places in the order of its queue."""
     known = case.places.get(holder)
     if known is None:
@@ -105,7 +104,7 @@ def _inside(case: Case, holder: Holder) -> list[tuple[tuple[object, ...], Pod]]:
     return known
 
 
-def _places(case: Case, holder: Holder) -> list[tuple[tuple[object, ...], Pod]]:
+def _places(case: Case, holder: Holder) -> Places:
     saved = saved_at(holder, case.now) or 0.0
     costs = [_cost(case, pod, saved) for pod in holder.pods]
     if not holder.spare:  # one of them costs all of it
@@ -147,16 +146,17 @@ def lost_seconds(pod: Pod, saved: float, now: float) -> float:
 def _least(case: Case, ranked: Sequence[Pod]) -> int:
     """No fewer pods can free what lacks: a bound by sums, for each resource by itself."""
     least = 1
+    requests = [dict(request) for request in {pod.shape.request for pod in ranked}]
     for resource, lacking in _lacking(case).items():
-        if lacking > 0:
-            most = max((dict(request).get(resource, 0) for request in {p.shape.request for p in ranked}), default=0)
-            least = max(least, -(-lacking // most) if most else least)
+        most = max((request.get(resource, 0) for request in requests), default=0)
+        least = max(least, -(-lacking // most) if most else least)
     return least
 
 
 def _lacking(case: Case) -> dict[str, int]:
-    """How much more of each resource is asked for than is free on all nodes together."""
-    return {resource: amount - case.room.usable(resource) for resource, amount in case.asked.items()}
+    """The resources of which more is asked for than is free on all nodes together, and how much more."""
+    over = ((resource, amount - case.room.usable(resource)) for resource, amount in case.asked.items())
+    return {resource: lacking for resource, lacking in over if lacking > 0}
 
 
 # --- node by node ---------------------------------------------------------------------------------
@@ -431,7 +431,7 @@ def _search(case: Case, ranked: Sequence[Pod], least: int, best: Draft | None) -
         for chosen in _combinations(ranked, size):
             if next(looked) > _LOOKED_AT:
                 return None
-            if any(sum(frees[p.uid].get(r, 0) for p in chosen) < lack for r, lack in lacking.items() if lack > 0):
+            if any(sum(frees[p.uid].get(r, 0) for p in chosen) < lack for r, lack in lacking.items()):
                 continue
             draft = _drafted(case, chosen)
             if draft is None or not _suffices(case, draft):

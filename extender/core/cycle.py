@@ -21,7 +21,7 @@ from extender.core.opening import OpenList
 from extender.core.planning import Entry, Plan
 from extender.core.reasons import HELD_BACK, Reason, Refusal
 from extender.core.records import OFFERED_SECONDS, Records
-from extender.core.snapshot import Room
+from extender.core.snapshot import Room, Snapshot
 from extender.core.sweep import Sweep
 from extender.core.visibility import Visibility
 from extender.core.waiting import Place
@@ -114,9 +114,13 @@ class Cycle(Records):
         if snapshot is not None and snapshot.facts.levels is not sweep.room.snapshot.facts.levels:
             self._give_up_round()
         else:
-            sweep.resume(snapshot)
-            if snapshot is not None:
-                sweep.room = self.plans.less_kept_cards(sweep.room)
+            self._narrow(sweep, snapshot)
+
+    def _narrow(self, sweep: Sweep, snapshot: Snapshot | None) -> None:
+        """Go on with what is free now of the round's room; None: nothing has changed."""
+        sweep.resume(snapshot)
+        if snapshot is not None:
+            sweep.room = self.plans.less_kept_cards(sweep.room)
 
     def _state_of_room(self) -> object:
         reserved = (self.plans.ledger.changes, self.plans.earmarks.changes)
@@ -293,8 +297,7 @@ class Cycle(Records):
             found = entry.refusal if kept and entry.refusal is not None else refusal
         else:
             found = self._answer(entry, refusal, kept, room, now)
-        sweep.resume(self._snapshot())
-        sweep.room = self.plans.less_kept_cards(sweep.room)
+        self._narrow(sweep, self._snapshot())
         return found
 
     def _answer(self, entry: Entry, refusal: Refusal, kept: Collection[Reservation], room: Room, now: float) -> Refusal:

@@ -24,6 +24,8 @@ from extender.core.usage import Usage
 
 #: pods that go together
 Unit = tuple[Pod, ...]
+#: pods of a group, each with its place in the order of its queue
+Places = list[tuple[tuple[object, ...], Pod]]
 _NOBODY: Counter[tuple[GroupKey, str]] = Counter()
 
 
@@ -51,7 +53,7 @@ class Case:
     #: whether quotas alone allow for it
     allows: Callable[[Room, Usage], bool]
     #: the places of a group's pods in the order of its queue, once they are known
-    places: dict[Holder, list[tuple[tuple[object, ...], Pod]]] = field(default_factory=dict)
+    places: dict[Holder, Places] = field(default_factory=dict)
 
     @property
     def asked(self) -> Sums:

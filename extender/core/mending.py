@@ -15,14 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from extender.core import placing
-from extender.core.allowance import Allowance
+from extender.core.allowance import Allowance, excesses
 from extender.core.ids import NodeName, QueueName, TaskName
 from extender.core.model import Part, Shape
 from extender.core.planning import Entry, Member, Plan, Wish
 from extender.core.plans import Plans
-from extender.core.quota import Sums
 from extender.core.reasons import Detail, Reason, Refusal
-from extender.core.resources import add, told
+from extender.core.resources import told
 from extender.core.snapshot import Room
 from extender.core.usage import Usage
 
@@ -96,15 +95,9 @@ def _least(wish: Wish) -> Wish:
 
 def _excess(usage: Usage, queue: QueueName, wish: Wish) -> Iterator[Mend]:
     """By how much each queue from this one up would exceed its capability."""
-    asked: Sums = {}
-    for member in wish.whole:
-        add(asked, member.shape.request)
-    for name in usage.tree.path(queue):
-        at, used = usage.tree.at(name), usage.of(name)
-        for resource, most in at.capability.items() if at is not None else ():
-            more = used.get(resource, 0) + asked.get(resource, 0) - most
-            if asked.get(resource) and more > 0:
-                yield Mend(Reason.QUOTA, (("queue", name), *told(resource, more=more)))
+    asked = wish.asked
+    for name, resource, used, most in excesses(usage, queue, asked):
+        yield Mend(Reason.QUOTA, (("queue", name), *told(resource, more=used + asked[resource] - most)))
 
 
 # --- room -------------------------------------------------------------------------------------------

@@ -20,7 +20,9 @@ from extender.core.ledger import Ledger, Slot
 from extender.core.membership import STARTED, Need, Standing, Tally, satisfied, standing
 from extender.core.model import Part, Pod, Shape, Shares
 from extender.core.parts import parts_of, undivided
+from extender.core.quota import Sums
 from extender.core.reasons import Reason, Refusal
+from extender.core.resources import add
 from extender.core.world import World
 
 #: room for members that do not exist yet is kept so long after the newest one appeared (design 3.2)
@@ -171,6 +173,14 @@ class Wish:
     def members(self) -> tuple[Member, ...]:
         """All that are to be placed."""
         return (*self.whole, *self.surplus)
+
+    @property
+    def asked(self) -> Sums:
+        """What all of them ask for together."""
+        asked: Sums = {}
+        for member in self.members:
+            add(asked, member.shape.request)
+        return asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,9 +78,14 @@ async def take(engine: Engine, metrics: Metrics) -> None:
         metrics.overcommitted(Counter(over.values()))
         if over:
             LOG.warning("more is bound to nodes than they have", nodes=list(over)[:NAMED_NODES], number=len(over))
-        for name in [name for name in over if told.get(name) != over[name]][:NAMED_NODES]:
+        for name in _news(told, over):
             LOG.info("what becomes of an overcommitted node", node=name, outlook=over[name])
         told = over
+
+
+def _news(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Some of those of which something else is said than before."""
+    return [name for name in now if before.get(name) != now[name]][:NAMED_NODES]
 
 
 def _tell_unread(engine: Engine, metrics: Metrics, before: Mapping[str, str]) -> Mapping[str, str]:
@@ -89,7 +94,7 @@ def _tell_unread(engine: Engine, metrics: Metrics, before: Mapping[str, str]) ->
         str(node.name): node.problems[0] for node in engine.world.nodes.nodes if node is not None and node.problems
     }
     metrics.unreadable(len(unread))
-    for name in [name for name in unread if before.get(name) != unread[name]][:NAMED_NODES]:
+    for name in _news(before, unread):
         LOG.warning("something of a node cannot be read", node=name, problem=unread[name])
     return unread
 
@@ -100,7 +105,7 @@ def _network(engine: Engine, metrics: Metrics, told: Mapping[str, str]) -> Mappi
     metrics.levels(
         {one.level: one.domains for one in levels}, {one.level: one.unlabelled for one in levels}, len(wrong)
     )
-    for name in [name for name in wrong if told.get(name) != wrong[name]][:NAMED_NODES]:
+    for name in _news(told, wrong):
         LOG.warning("a HyperNode makes no sense, and something of it is left out", hypernode=name, problem=wrong[name])
     return wrong
 

@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
@@ -103,10 +103,4 @@ class Indexed(base.Machine.cluster_type):  # type: ignore[misc]
 
 Machine.cluster_type = Indexed
 TestMachine = pytest.mark.timeout(120)(Machine.TestCase)
-TestMachine.settings = settings(
-    max_examples=8,
-    stateful_step_count=30,
-    deadline=None,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+TestMachine.settings = settings(base.TestMachine.settings, max_examples=8, stateful_step_count=30)
