@@ -150,6 +150,21 @@ def test_room_that_comes_while_a_round_lasts_is_the_first_groups() -> None:
     assert planned(engine) == {"p0", "first"}
 
 
+def test_nobody_is_evicted_for_want_of_room_that_has_come_while_a_round_lasts() -> None:
+    engine = Engine(BY_LIST, 1)
+    tell(engine, 0.0, gpu_node("n0", 8), make_queue("left"))
+    tell(engine, 0.0, *(bound(pod(f"low{n}", 1, "left"), "n0") for n in range(6)))
+    tell(engine, 0.0, *(bound(pod(f"busy{n}", 1, "left", priority=99), "n0") for n in range(2)))
+    engine.handle(messages.ActivityChanged(True), 0.0)
+    tell(engine, 0.0, pod("never", 100, priority=10, created=1.0), pod("high", 2, priority=9, created=2.0))
+    engine.handle(messages.Tick(), 0.0)  # nothing makes room for the first
+    assert engine.unfinished
+    ends(engine, "busy0", "busy1")
+    effects = cycle(engine, 1.0) + cycle(engine, 1.1)
+    assert [effect for effect in effects if isinstance(effect, messages.Evict)] == []
+    assert planned(engine) == {"high"}
+
+
 def test_quota_that_comes_while_a_round_lasts_is_the_first_groups() -> None:
     """The same where a cap is what lacks."""
     engine = crowded(1, make_queue("all", capability=((GPU, 9),)), make_queue("left", parent="all"))
