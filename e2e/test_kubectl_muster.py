@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from e2e import answers, objects, waiting
 from e2e import kube as kube_module
-from e2e import objects, waiting
 from e2e.cluster import base, muster
 from e2e.scenes import SOON, Scene, priority_classes
 
@@ -159,3 +159,21 @@ def test_what_may_not_be_read_or_is_not_there_is_said_with_its_mend(
     missing = plugin.run("why", "nothing")
     assert (missing.returncode, missing.stdout) == (1, "")
     assert f'no group or pod "nothing" in namespace {scene.namespace}' in missing.stderr
+
+
+def test_what_was_decided_for_this_file_is_decided_again_from_its_decision_log(
+    scene: Scene, make_nodes: MakeNodes, server: answers.Server
+) -> None:
+    make_nodes(1)
+    scene.gang("last", 2, gpus=1)
+    scene.wait_bound("last", 2)
+
+    def replay() -> str:
+        argv = [sys.executable, "-m", "extender.sim", "replay", str(server.decisions)]
+        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        return done.stdout
+
+    # the newest second is not written yet
+    shown = waiting.wait_for(replay, SOON, "something is on record", until=lambda text: " 0 decisions" not in text)
+    assert "the same is decided" in shown

@@ -111,6 +111,23 @@ class ExtenderMetrics:
             "muster_extender_topology_problems", "HyperNodes of which something was left out, since it makes no sense."
         )
         self._active = gauge.of("muster_extender_active", "1 while this replica acts.")
+        self._decisions_lost = Counter(
+            "muster_extender_decision_log_lost_events",
+            "Events that are missing in the decision log, as it could not be written, or not fast enough.",
+            registry=self.registry,
+        )
+        self._decisions_frozen = gauge.of(
+            "muster_extender_decision_log_pause_seconds",
+            "For how long deciding stood still, to take the engine's state for the newest file of the decision log.",
+        )
+
+    def decisions_lost(self, number: int) -> None:
+        """So many events are missing in the decision log."""
+        self._decisions_lost.inc(number)
+
+    def decisions_frozen(self, seconds: float) -> None:
+        """For so long deciding stood still, to take the engine's state for a new file."""
+        self._decisions_frozen.set(seconds)
 
     def overcommitted(self, by_outlook: Mapping[str, int]) -> None:
         """On how many nodes with pods of ours more is used than there is, by what becomes of them."""
