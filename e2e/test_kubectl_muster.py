@@ -115,6 +115,7 @@ def test_a_preempted_gang_is_told_for_whom_by_which_rule_and_at_what_cost(
     assert evicted["rule"] == "Preempted"
     assert f"for urgent, namespace {scene.namespace}, queue {queue}" in evicted["message"]
     assert "lost-seconds" in evicted["message"]
+    assert "considered 1" in evicted["message"]
     waiting.wait_for(lambda: not scene.bound("victim"), SOON, "the victims are gone")
     shown = plugin.shows("why", "pod/victim-0")
     assert "victim-0 in namespace" in shown
@@ -162,9 +163,10 @@ def test_what_may_not_be_read_or_is_not_there_is_said_with_its_mend(
 
 
 def test_what_was_decided_for_this_file_is_decided_again_from_its_decision_log(
-    scene: Scene, make_nodes: MakeNodes, server: answers.Server
+    scene: Scene, make_nodes: MakeNodes, server: answers.Server, queue: str
 ) -> None:
     make_nodes(1)
+    scene.group("last", 2, queue=queue)
     scene.gang("last", 2, gpus=1)
     scene.wait_bound("last", 2)
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 LONGEST_SECONDS = 120.0
 _PIECE = 2**20
 _LAST_NICENESS = 19
+_LONGEST_WORD = 500
 
 
 class Aside:
@@ -50,7 +51,8 @@ class Aside:
             os.close(self._read)
             _, status = os.waitpid(self._pid, 0)
         if status:
-            raise OSError(f"the copy of the process ended with {os.waitstatus_to_exitcode(status)}")
+            why = b"".join(pieces).decode(errors="replace")[:_LONGEST_WORD]
+            raise OSError(f"the copy of the process ended with {os.waitstatus_to_exitcode(status)}: {why}")
         return b"".join(pieces)
 
 
@@ -62,7 +64,10 @@ def _work(write: int, make: Callable[[], bytes]) -> None:
         os.closerange(write + 1, os.sysconf("SC_OPEN_MAX"))
         os.nice(_LAST_NICENESS)
         with os.fdopen(write, "wb") as out:
-            out.write(make())
-        status = 0
+            try:
+                out.write(make())
+                status = 0
+            except Exception as error:  # told to who asks for the result
+                out.write(f"{type(error).__name__}: {error}".encode())
     finally:
         os._exit(status)
