@@ -147,6 +147,40 @@ def test_a_plan_tells_what_becomes_of_a_job_and_creates_nothing(
     assert scene.kube.list("podgroups.muster.dev", scene.namespace) == []
 
 
+def test_a_drained_node_and_other_queues_are_rehearsed_and_nothing_is_touched(
+    scene: Scene, cluster: base.Cluster, make_nodes: MakeNodes, plugin: Plugin, queue: str, tmp_path: pathlib.Path
+) -> None:
+    (node,) = make_nodes(1)
+    scene.group("run", 2, queue=queue)
+    scene.gang("run", 2, gpus=4)
+    scene.wait_bound("run", 2)
+    scene.group("wait", 1, queue=queue)
+    scene.gang("wait", 1, gpus=4)
+    scene.wait_says("wait", "InsufficientResources")
+    (other,) = make_nodes(1, gpus=4)
+    scene.wait_bound("wait", 1)
+    (fate,) = plugin.tells("drain", node, "--plan")["groups"]
+    assert (fate["name"], fate["left"], fate["minimum"], fate["belowMinimum"]) == ("muster:run", 0, 2, True)
+    assert (fate["waiting"], fate["reason"]) == (2, "InsufficientResources")
+    shown = plugin.shows("drain", other, "--plan")
+    assert f"{other}: 1 pod of 1 group would be evicted, 1 group would fall below the minimum" in shown
+    path = tmp_path / "queue.json"
+    capped = objects.queue(queue, capability={objects.GPU: "4"})
+    path.write_text(json.dumps(capped))
+    told = plugin.tells("plan", "-f", str(path))
+    assert [(one["queue"], one["reason"]) for one in told["warnings"]] == [(queue, "CapabilityBelowUse")]
+    (row,) = [one for one in told["queues"] if one["asked"]]
+    assert [row[when]["allocated"][objects.GPU] for when in ("before", "after")] == ["12", "12"]
+    assert "in use and 4 allowed" in plugin.shows("plan", "-f", str(path))
+    assert len(scene.bound("run")) == 2
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "none", "namespace": scene.namespace}}
+    scene.kube.create(account)
+    tenant = str(cluster.kubeconfig_for_service_account(scene.namespace, "none"))
+    done = plugin.run("drain", node, "--plan", kubeconfig=tenant)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert 'cannot create resource "drainplans"' in done.stderr
+
+
 def test_what_may_not_be_read_or_is_not_there_is_said_with_its_mend(
     scene: Scene, cluster: base.Cluster, plugin: Plugin
 ) -> None:

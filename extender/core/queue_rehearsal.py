@@ -77,7 +77,7 @@ def rehearse(engine: Engine, queues: Sequence[Queue], now: float) -> Outcome:
     settled = stage.rest(STEP_SECONDS, STEPS)
     after = _figures(engine)
     names = sorted(before.keys() | after.keys())
-    lost = losses(engine, stage.evictions)
+    lost = losses(stage.evictions)
     found += _loops(queues, lost, settled)
     gains, loses = _moved(engine, placed, _placed(engine))
     compared = tuple(Compared(name, before.get(name), after.get(name)) for name in names)

@@ -115,7 +115,7 @@ def drain(engine: Engine, name: NodeName, now: float) -> Drained | None:
         len(going) - len(ours),
         len(stay),
         obstacles,
-        losses(engine, stage.evictions),
+        losses(stage.evictions),
         settled,
     )
 
@@ -171,7 +171,7 @@ def _obstacles(engine: Engine, pods: Sequence[Pod]) -> Iterator[Obstacle]:
                 yield Obstacle(namespace, name, max(0, budget.allowed), number)
 
 
-def losses(engine: Engine, evictions: Sequence[Eviction]) -> tuple[Loss, ...]:
+def losses(evictions: Sequence[Eviction]) -> tuple[Loss, ...]:
     """Evictions by group and rule, in the order in which they came."""
     of: dict[tuple[str, str, Ground], list[Eviction]] = {}
     for one in evictions:
@@ -179,8 +179,7 @@ def losses(engine: Engine, evictions: Sequence[Eviction]) -> tuple[Loss, ...]:
         of.setdefault((key.namespace, one.pod.name if key.lone else str(key), one.effect.ground), []).append(one)
     found = []
     for (_, _, ground), some in list(of.items())[:SHOWN]:
-        first = some[0]
-        times = len({one.at for one in some})
-        pods = len({one.pod.name for one in some})
-        found.append(Loss(named(engine, first.pod), pods, ground, first.effect.detail, times))
+        pod, pods, times = some[0].pod, len({one.pod.name for one in some}), len({one.at for one in some})
+        name = Named(pod.group, pod.name if pod.group.lone else pod.group.name, some[0].queue)
+        found.append(Loss(name, pods, ground, some[0].effect.detail, times))
     return tuple(found)

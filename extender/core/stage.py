@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from extender.core import messages
 from extender.core.decisions import Placed
 from extender.core.engine import Engine
-from extender.core.ids import QUEUE_GATE, GroupKey, PodUid
+from extender.core.ids import QUEUE_GATE, GroupKey, PodUid, QueueName
 from extender.core.membership import Need, satisfied
 from extender.core.model import Pod
 
@@ -27,6 +27,8 @@ class Eviction:
 
     at: float
     pod: Pod
+    #: in which its group was
+    queue: QueueName
     effect: messages.Evict
 
 
@@ -118,7 +120,7 @@ class Stage:
         if pod is None:
             return []
         if isinstance(effect, messages.Evict):
-            self.evictions.append(Eviction(self.now, pod, effect))
+            self.evictions.append(Eviction(self.now, pod, self.engine.world.queue_of(pod.group), effect))
             heir = [messages.PodSeen(self._heir(pod))] if pod.owner is not None else []
             return [messages.PodGone(pod.uid), *heir]
         if isinstance(effect, messages.Ungate):

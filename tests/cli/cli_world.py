@@ -69,7 +69,7 @@ class World:
             if part in path:
                 raise error
         self.posted.append((path, body))
-        if path.endswith("/plans"):
+        if path.endswith("plans"):
             return orjson.dumps({"status": self.planned})
         assert query == {"dryRun": "All"}
         return orjson.dumps(body | {"metadata": body["metadata"] | {"uid": "u", "namespace": path.split("/")[4]}})

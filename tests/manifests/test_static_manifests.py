@@ -303,7 +303,8 @@ def test_readers_may_read_answers_only_and_our_account_gets_the_one_right_to_ask
         "verbs": ["get", "list"],
     }
     (planning,) = roles["muster-answers-edit"]["rules"]
-    assert planning == {"apiGroups": ["visibility.muster.dev"], "resources": ["plans"], "verbs": ["create"]}
+    plans = ["plans", "drainplans", "queueplans"]
+    assert planning == {"apiGroups": ["visibility.muster.dev"], "resources": plans, "verbs": ["create"]}
     (asking,) = roles["muster-answers"]["rules"]
     assert asking == {
         "apiGroups": ["authorization.k8s.io"],
