@@ -161,9 +161,10 @@ def test_a_drained_node_and_other_queues_are_rehearsed_and_nothing_is_touched(
     scene.wait_bound("wait", 1)
     (fate,) = plugin.tells("drain", node, "--plan")["groups"]
     assert (fate["name"], fate["left"], fate["minimum"], fate["belowMinimum"]) == ("muster:run", 0, 2, True)
-    assert (fate["waiting"], fate["reason"]) == (2, "InsufficientResources")
+    assert (len(fate["pods"]), fate["replaced"]) == (2, 0)
     shown = plugin.shows("drain", other, "--plan")
     assert f"{other}: 1 pod of 1 group would be evicted, 1 group would fall below the minimum" in shown
+    assert "1 pod would not come back" in shown
     path = tmp_path / "queue.json"
     capped = objects.queue(queue, capability={objects.GPU: "4"})
     path.write_text(json.dumps(capped))

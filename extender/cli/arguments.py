@@ -58,6 +58,7 @@ _DEPTH = _argument("--depth", type=_depth, metavar="N", help="only so many level
 _NODE = _argument("node", metavar="NODE", help="a node")
 _ONLY = _argument("--plan", action="store_true", required=True, help="only say what would follow; nothing else is done")
 _FILE = _argument("-f", "--filename", metavar="FILE", required=True, help="manifests; - for standard input")
+_LOG = _argument("--log", metavar="PATH", help="for queues: on the day in this decision log instead; asks no cluster")
 _WATCH = _argument("-w", "--watch", action="store_true", help="go on with those to come")
 
 COMMANDS = (
@@ -70,7 +71,7 @@ COMMANDS = (
     Command(
         "plan",
         "would it start now, where, whom would it evict, else why not; or what queues would change",
-        (_FILE, _RESOURCE),
+        (_FILE, _RESOURCE, _LOG),
     ),
     Command("drain", "what would become of a node's pods if it was drained", (_NODE, _ONLY)),
     Command("events", "decisions, also as they are made", (_WATCH,), everywhere=True),

@@ -42,6 +42,7 @@ class Stage:
         self.evictions: list[Eviction] = []
         #: by uid of a pod that went, that of the one that takes its place
         self.heirs: dict[PodUid, PodUid] = {}
+        self._ancestors: dict[PodUid, PodUid] = {}
         self._bound = bound
         #: groups of which something may have to be bound
         self._placed: dict[GroupKey, None] = {}
@@ -81,8 +82,18 @@ class Stage:
     def succeed(self, pod: Pod) -> PodUid:
         """The controller of a pod that is gone makes another one."""
         heir = self._heir(pod)
-        self._carry_out(self.tell(messages.PodSeen(heir)))
+        self.hear(messages.PodSeen(heir))
         return heir.uid
+
+    def hear(self, event: messages.EngineEvent) -> None:
+        """The engine hears of this, and what it decides comes true."""
+        self._carry_out(self.tell(event))
+
+    def first(self, uid: PodUid) -> PodUid:
+        """The pod that came first of those of which each stands for one before."""
+        while (before := self._ancestors.get(uid)) is not None:
+            uid = before
+        return uid
 
     def newest(self, uid: PodUid) -> PodUid:
         """The pod that stands for this one now, after evictions."""
@@ -93,7 +104,7 @@ class Stage:
     def _heir(self, pod: Pod) -> Pod:
         self._born += 1
         uid = PodUid(f"{pod.uid}~{self._born}")
-        self.heirs[pod.uid] = uid
+        self.heirs[pod.uid], self._ancestors[uid] = uid, pod.uid
         group = pod.group._replace(name=uid) if pod.group.lone else pod.group
         fresh = replace(
             pod, uid=uid, group=group, node=None, nominated=None, phase="Pending", gates=(), created=self.now

@@ -1,5 +1,5 @@
 """`python -m extender.sim scenario FILE...`: run reports and say which checks held; `read FILE...`: say what is read;
-`replay FILE...`: decide again what is on record in a decision log.
+`replay FILE...`: decide again what is on record in a decision log; `day FILE...`: decide anew with other queues.
 
 Takes arguments, gives lines and an exit status: 0 when all held or was understood, 1 when not, 2 when a file or an
 argument cannot be read, or a cluster cannot be played on; on a real cluster 3 when nothing fell short, but something
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import yaml
 
-from extender.sim import logbook, manifests, reading, replay, runner
+from extender.sim import day_report, logbook, manifests, reading, replay, runner
 from extender.sim.fields import Fault
 from extender.sim.report import Report
 from extender.sim.watching import Result
@@ -40,6 +40,8 @@ def main(argv: Sequence[str], out: TextIO = sys.stdout, errors: TextIO = sys.std
         return _read(told.files, out, errors)
     if told.command == "replay":
         return _replay(told.files, out, errors)
+    if told.command == "day":
+        return _day(told.files, told.queues, out, errors)
     try:
         reports = _chosen(reading.read_files(told.files), told.id, told.area)
     except Fault as fault:
@@ -62,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     read.add_argument("files", nargs="+", metavar="FILE", help="manifests; what they name of each other is looked up")
     log = commands.add_parser("replay", help="decide again what a decision log has on record, and compare")
     log.add_argument("files", nargs="+", metavar="FILE", help="files of a decision log, or its folder")
+    anew = commands.add_parser("day", help="play what a decision log has on record with other queues, and compare")
+    anew.add_argument("files", nargs="+", metavar="FILE", help="files of a decision log, or its folder")
+    anew.add_argument("--queues", required=True, metavar="FILE", help="Queue objects as they would be")
     scenario = commands.add_parser("scenario", help="run scenario files and check what they want")
     scenario.add_argument("files", nargs="+", metavar="FILE", help="a YAML list of reports")
     scenario.add_argument("--id", action="append", default=[], help="only the report of this id; may be repeated")
@@ -110,6 +115,15 @@ def _replay(paths: Sequence[str], out: TextIO, errors: TextIO) -> int:
         status = max(status, HELD if found.difference is None else FELL_SHORT)
         print(f"{path}: {_replayed(found)}", file=out, flush=True)
     return status
+
+
+def _day(paths: Sequence[str], queues: str, out: TextIO, errors: TextIO) -> int:
+    try:
+        day_report.report(paths, queues, out)
+    except Fault as fault:
+        print(f"cannot read {fault}", file=errors)
+        return UNREADABLE
+    return HELD
 
 
 def _replaying(path: pathlib.Path, errors: TextIO, so_far: replay.Outcome) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from extender.cli import console
 from extender.cli.problems import Problem
 from extender.kube import errors
 from tests.cli.cli_world import GPU, World, queue, run
@@ -135,3 +136,10 @@ def test_queues_are_asked_about_alone(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path, queue("q"), {"kind": "Pod", "spec": {"containers": []}})
     with pytest.raises(Problem, match="has queues and other objects"):
         run(World(), "plan", "-f", path)
+
+
+def test_a_recorded_day_is_played_without_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(console.subprocess, "call", lambda argv, **_: asked.append(argv) or 7)
+    assert console.main(["plan", "-f", "queue.yaml", "--log", "decisions"]) == 7
+    assert asked[0][1:] == ["-m", "extender.sim", "day", "decisions", "--queues", "queue.yaml"]
