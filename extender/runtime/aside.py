@@ -7,6 +7,7 @@ has no connection or file of the process.
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -60,6 +61,10 @@ def _work(write: int, make: Callable[[], bytes]) -> None:
     """In the copy: never returns."""
     status = 1
     try:
+        gc.disable()  # it would touch, and so copy, all memory
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         os.closerange(3, write)
         os.closerange(write + 1, os.sysconf("SC_OPEN_MAX"))
         os.nice(_LAST_NICENESS)

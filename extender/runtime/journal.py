@@ -223,7 +223,7 @@ class _Writer:
         while (item := self._todo.get()) is not None:
             try:
                 self._do(item)
-            except OSError as error:
+            except Exception as error:  # whatever it is, deciding goes on
                 LOG.error("the decision log cannot be written", fault=error, folder=self._room.folder)
                 self._failed = self._number
                 self.dropped += item.number if isinstance(item, _Lines) else 0
