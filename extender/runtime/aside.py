@@ -18,7 +18,7 @@ from collections.abc import Callable
 #: a copy that is not done by then never will be
 LONGEST_SECONDS = 120.0
 _PIECE = 2**20
-_LAST_NICENESS = 19
+_NICENESS = 5
 _LONGEST_WORD = 500
 
 
@@ -67,7 +67,7 @@ def _work(write: int, make: Callable[[], bytes]) -> None:
             signal.signal(number, signal.SIG_DFL)
         os.closerange(3, write)
         os.closerange(write + 1, os.sysconf("SC_OPEN_MAX"))
-        os.nice(_LAST_NICENESS)
+        os.nice(_NICENESS)
         with os.fdopen(write, "wb") as out:
             try:
                 out.write(make())

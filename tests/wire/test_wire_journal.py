@@ -182,6 +182,20 @@ def test_an_engine_that_is_thawed_goes_on_as_it_was() -> None:
     assert engine.view.planned(PodUid("uid-p2")) is not None
 
 
+def test_what_is_to_happen_later_happens_in_a_thawed_engine_too() -> None:
+    pods = [make_pod(f"p{n}", {GPU: 2}, group="a", owner=Owner("Job", "j", "u"), created=1_000_000.0) for n in range(2)]
+    driver = Driver(gpu_node("n0", 8), make_group("a", 3), *pods)
+    driver.tick()
+    assert driver.reserved == 3  # room is kept for the third for ten seconds
+    engine, decided = frozen.thaw(frozen.freeze(driver.engine)), 0
+    for _ in range(30):
+        driver.now += 1.0
+        found = engine.handle(messages.Tick(), driver.now), list(engine.decided)
+        assert found == (driver.engine.handle(messages.Tick(), driver.now), driver.engine.decided)
+        decided += len(engine.decided)
+    assert decided > 0
+
+
 class Evil:
     """What runs something when it is unpacked."""
 
