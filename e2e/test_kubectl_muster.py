@@ -198,7 +198,7 @@ def test_what_may_not_be_read_or_is_not_there_is_said_with_its_mend(
 
 
 def test_what_was_decided_for_this_file_is_decided_again_from_its_decision_log(
-    scene: Scene, make_nodes: MakeNodes, server: answers.Server, queue: str
+    scene: Scene, make_nodes: MakeNodes, server: answers.Server, plugin: Plugin, queue: str, tmp_path: pathlib.Path
 ) -> None:
     make_nodes(1)
     scene.group("last", 2, queue=queue)
@@ -214,3 +214,7 @@ def test_what_was_decided_for_this_file_is_decided_again_from_its_decision_log(
     # the newest second is not written yet
     shown = waiting.wait_for(replay, SOON, "something is on record", until=lambda text: " 0 decisions" not in text)
     assert "the same is decided" in shown
+    path = tmp_path / "queue.json"
+    path.write_text(json.dumps(objects.queue(queue, capability={objects.GPU: "1"})))
+    day = plugin.shows("plan", "-f", str(path), "--log", str(server.decisions))
+    assert cells(day, queue)[:5] == [queue, "1", "0", "0", "1"]

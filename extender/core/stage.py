@@ -47,6 +47,8 @@ class Stage:
         #: groups of which something may have to be bound
         self._placed: dict[GroupKey, None] = {}
         self._born = 0
+        #: the gate has answered the calls that it held at first
+        self._released = False
         for pod in engine.world.pods.values():
             if pod.waiting and engine.view.planned(pod.uid) is not None:
                 self._placed[pod.group] = None
@@ -145,8 +147,9 @@ class Stage:
         for event in events:
             self._bound(event.pod)
             self._carry_out(self.tell(event))
-        if events and self.engine.active:
-            self._carry_out(self.tell(messages.HoldsSeen(())))
+        if (events or not self._released) and self.engine.active:
+            self._released = True
+            self.hear(messages.HoldsSeen(()))
         return bool(events)
 
     def _ready(self, key: GroupKey) -> list[Pod]:
