@@ -26,6 +26,8 @@ PAGE = 500
 _OF_TEMPLATE = ("labels", "annotations")
 #: of two replicas one answers; the other says when to ask again
 _ASKED_AGAIN = 8
+#: what must be worked out takes its time; the API server itself gives up after a minute
+_WORKED_OUT_SECONDS = 70.0
 
 
 def each(decode: Callable[[Object], T], contents: Iterable[Object]) -> Iterator[T]:
@@ -196,7 +198,7 @@ class Cluster:
         path = f"/apis/{answers.API_VERSION}/{where}{resource.plural}"
         body = {"apiVersion": answers.API_VERSION, "kind": resource.kind, "spec": spec}
         try:
-            made = await _answered(lambda: self.api.request("POST", path, body=body))
+            made = await _answered(lambda: self.api.request("POST", path, body=body, timeout=_WORKED_OUT_SECONDS))
             status = client.decode_object(made).get("status")
             return status if isinstance(status, dict) else {}
         except errors.NotFound as error:

@@ -62,7 +62,9 @@ class World:
             return {"resources": [{"name": plural} for plural in kinds.values()]}
         return self._found(version, kinds, rest, query or {})
 
-    async def request(self, method: str, path: str, *, body: Object, query: Mapping[str, str] | None = None) -> bytes:
+    async def request(
+        self, method: str, path: str, *, body: Object, query: Mapping[str, str] | None = None, **_: float
+    ) -> bytes:
         """POST: a dry run gives back the pod, a plan what `planned` says of it."""
         assert method == "POST"
         for part, error in self.fails.items():
