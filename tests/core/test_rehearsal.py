@@ -7,15 +7,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from extender.core import messages
-from extender.core.ids import NodeName, QueueName
+from extender.core.ids import GroupKey, NodeName, QueueName
+from extender.core.membership import Need, Standing, satisfied
 from extender.core.model import Owner, Queue
 from extender.core.queue_rehearsal import Outcome, rehearse
 from extender.core.queue_warnings import Doubt
 from extender.core.reasons import Ground, Reason
 from extender.core.rehearsal import Drained, drain
 from extender.core.stage import Stage
+from extender.wire import frozen
 from tests import builders
 from tests.builders import GPU
 from tests.core.engine_driver import START, Driver
@@ -230,3 +234,44 @@ def test_the_engine_there_is_left_consistent() -> None:
         if pod.node is not None:
             nodes[pod.node] = nodes.get(pod.node, 0) + 1
     assert all(number <= 2 for number in nodes.values())
+
+
+works = st.lists(
+    st.tuples(
+        st.sampled_from(("q", "p")),
+        st.lists(st.sampled_from(("n", "m", None)), min_size=1, max_size=3),
+        st.integers(1, 3),
+        st.sampled_from((0, 5)),
+    ),
+    max_size=5,
+)
+
+
+@given(works, st.integers(0, 4), st.sampled_from(("n", "m")), st.sampled_from((0, 2, 4)))
+def test_whatever_is_rehearsed_nothing_is_overfull_and_nothing_starts_in_part(told, owned, node, more) -> None:
+    room, made = {"n": 4, "m": 3}, []
+    for number, (of, nodes, least, priority) in enumerate(told):
+        taken = []
+        for one in nodes:
+            fits = one is not None and room[one] > 0
+            taken.append(one if fits else None)
+            room |= {one: room[one] - 1} if fits else {}
+        made.append(Work(f"g{number}", of, tuple(taken), min(least, len(nodes)), priority=priority))
+    there = driver({"n": 4, "m": 3, "o": 2}, [queue("q", owned), queue("p")], *made)
+    world = there.engine.world
+    before = {key for key, tally in world.tallies.items() if _below(there, key)}
+    found = frozen.thaw(frozen.freeze(there.engine))
+    fates = drain(found, NodeName(node), there.now)
+    outcome = rehearse(there.engine, [queue("q", more), queue("new", 1)], there.now)
+    assert fates is not None
+    assert fates.settled
+    assert outcome.settled
+    for engine in (found, there.engine):
+        assert (engine.self_check(), engine.check_usage(), engine.world.overcommitted()) == (0, 0, [])
+    assert {key for key in world.tallies if _below(there, key)} <= before
+
+
+def _below(there: Driver, key: GroupKey) -> bool:
+    """Some of the group runs, and too few."""
+    need, tally = there.engine.world.need(key), there.engine.world.tallies[key]
+    return tally.count(Standing.BOUND) > 0 and isinstance(need, Need) and not satisfied(need, tally)
