@@ -77,4 +77,9 @@ def _pairs(told: Object) -> Iterator[tuple[str, str]]:
             because = f"; waits, {one['reason']}: {one['message']}" if "reason" in one else ""
             group = f"{one['namespace']}/{one['name']} in {one['queue']}"
             yield title, f"{group}: {one['before']} to {count(one['after'], 'pod')} on nodes{because}"
+        more = told["gaining" if field == "gains" else "losing"] - len(told[field])
+        if more > 0:
+            yield title, f"and {count(more, 'group')} more"
     yield from evictions(told)
+    if told["evicted"]:
+        yield "Evicted", f"{count(told['evicted'], 'pod')} in all"

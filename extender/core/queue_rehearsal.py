@@ -60,6 +60,8 @@ class Outcome:
     gains: tuple[Moved, ...]
     loses: tuple[Moved, ...]
     evictions: tuple[Loss, ...]
+    #: how many groups gain and lose, and pods are evicted, named or not
+    numbers: tuple[int, int, int]
     warnings: tuple[Warned, ...]
     settled: bool
     seconds: float
@@ -81,7 +83,8 @@ def rehearse(engine: Engine, queues: Sequence[Queue], now: float) -> Outcome:
     found += _loops(queues, lost, settled)
     gains, loses = _moved(engine, placed, _placed(engine))
     compared = tuple(Compared(name, before.get(name), after.get(name)) for name in names)
-    return Outcome(compared, gains, loses, lost, tuple(found), settled, stage.now - began)
+    numbers = len(gains), len(loses), len(stage.evictions)
+    return Outcome(compared, gains[:SHOWN], loses[:SHOWN], lost, numbers, tuple(found), settled, stage.now - began)
 
 
 def _concerned(engine: Engine, queues: Iterable[Queue]) -> set[QueueName]:
@@ -135,7 +138,7 @@ def _moved(
         if had != has:
             of = named(engine, next(iter(engine.world.members[key].values())))
             (gains if has > had else loses).append(Moved(of, had, has, engine.view.why(key)))
-    return tuple(sorted(gains, key=_order)[:SHOWN]), tuple(sorted(loses, key=_order)[:SHOWN])
+    return tuple(sorted(gains, key=_order)), tuple(sorted(loses, key=_order))
 
 
 def _order(one: Moved) -> tuple[QueueName, GroupKey]:

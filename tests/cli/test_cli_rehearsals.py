@@ -95,6 +95,9 @@ OUTCOME = {
         | {"reason": "NoRoom", "message": "m"}
     ],
     "evictions": [LOSS | {"times": 3}],
+    "gaining": 4,
+    "losing": 1,
+    "evicted": 6,
     "warnings": [{"queue": "q", "reason": "TakenBackAtOnce", "message": "loans may not last"}],
     "settled": True,
     "seconds": 45,
@@ -121,10 +124,12 @@ def test_what_queues_come_to_stands_beside_what_is(tmp_path: pathlib.Path) -> No
         "q       0      2       0      2       0.0     1.0     1         0\n"
         "new     -      0       -      0       -               -         0\n"
         "1 other queue stays as it is\n"
-        "  Gains   team/muster:high in q: 0 to 2 pods on nodes\n"
-        "  Loses   team/muster:low in p: 4 to 2 pods on nodes; waits, NoRoom: m\n"
-        "  Evicts  2 pods of team/muster:low, 3 times, Preempted: a group of higher priority in the same queue takes "
+        "  Gains    team/muster:high in q: 0 to 2 pods on nodes\n"
+        "           and 3 groups more\n"
+        "  Loses    team/muster:low in p: 4 to 2 pods on nodes; waits, NoRoom: m\n"
+        "  Evicts   2 pods of team/muster:low, 3 times, Preempted: a group of higher priority in the same queue takes "
         "its room (for high)\n"
+        "  Evicted  6 pods in all\n"
     )
     ((path, asked),) = there.posted
     assert path == "/apis/visibility.muster.dev/v1alpha1/queueplans"
