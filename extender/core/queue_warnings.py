@@ -27,6 +27,7 @@ class Doubt(StrEnum):
     IN_USE = "CapabilityBelowUse"  # more is in use than it may use from now on
     NOTHING = "OwnsNothing"  # weight 0 and nothing owned: it gets what nobody else wants
     AT_ONCE = "TakenBackAtOnce"  # both sides take back from each other what began a moment ago
+    FIRST = "BorrowsFirst"  # by its priority it borrows before others what one of them owns, and loses it again
     LOOPS = "Oscillates"  # evictions do not come to an end
 
 
@@ -115,7 +116,7 @@ def _deserved(known: _Known, at: Position) -> Iterator[str]:
 
 def _deserved_beside(known: _Known, at: Position) -> Iterator[str]:
     """The siblings together deserve more than there is above them."""
-    siblings = known.tree.roots if len(at.path) == 1 else _children(known, at.path[1])
+    siblings = _siblings(known, at)
     for resource, _ in at.queue.deserved:
         owned = sum(one.owned.get(resource, 0) for name in siblings if (one := known.tree.at(name)) is not None)
         for what, there in known.limits(at):
@@ -125,9 +126,10 @@ def _deserved_beside(known: _Known, at: Position) -> Iterator[str]:
                 break
 
 
-def _children(known: _Known, name: QueueName) -> Collection[QueueName]:
-    at = known.tree.at(name)
-    return () if at is None else at.children
+def _siblings(known: _Known, at: Position) -> Collection[QueueName]:
+    """The queues below the same one, itself included."""
+    above = known.tree.at(at.path[1]) if len(at.path) > 1 else None
+    return known.tree.roots if above is None else above.children
 
 
 def _in_use(known: _Known, at: Position) -> Iterator[str]:
@@ -135,6 +137,18 @@ def _in_use(known: _Known, at: Position) -> Iterator[str]:
     for resource, most in at.capability.items():
         if used.get(resource, 0) > most:
             yield f"{resource}: {used[resource]} in use and {most} allowed: what runs goes on, nothing more starts"
+
+
+def _first(known: _Known, at: Position) -> Iterator[str]:
+    """Higher priority orders who borrows, and protects no loan."""
+    mine = at.queue
+    if not mine.reclaimable or mine.min_runtime or any(at.owned.values()):
+        return
+    for name in sorted(_siblings(known, at)):
+        other = known.tree.at(name)
+        if other is not None and other.queue.priority < mine.priority and any(other.owned.values()):
+            yield f"its priority lets it borrow first what {name} owns, and it loses that each time {name} asks for it"
+            return
 
 
 def _nothing(known: _Known, at: Position) -> Iterator[str]:
@@ -147,8 +161,7 @@ def _at_once(known: _Known, at: Position) -> Iterator[str]:
     mine = at.queue
     if not (mine.reclaimable and not mine.min_runtime and any(at.owned.values())):
         return
-    others = known.tree.roots if len(at.path) == 1 else _children(known, at.path[1])
-    for name in sorted(others):
+    for name in sorted(_siblings(known, at)):
         other = known.tree.at(name)
         if other is None or name == mine.name or not other.queue.reclaimable or other.queue.min_runtime:
             continue
@@ -167,4 +180,5 @@ _LOOKS: tuple[tuple[Doubt, Callable[[_Known, Position], Iterator[str]]], ...] = 
     (Doubt.IN_USE, _in_use),
     (Doubt.NOTHING, _nothing),
     (Doubt.AT_ONCE, _at_once),
+    (Doubt.FIRST, _first),
 )

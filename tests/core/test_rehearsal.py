@@ -168,6 +168,9 @@ CASES = {
         {"n": 1}, [queue("q")], [Work("a", "q", ("n",))], [queue("q", namespaces=frozenset({"x"}))], {"q": (1, 1)},
         doubts=(("q", Doubt.NAMESPACE),),
     ),
+    "a priority that borrows before who owns it": Case(
+        {"n": 4}, [queue("q", 2), queue("p")], [], [queue("p", priority=5)], {}, doubts=(("p", Doubt.FIRST),)
+    ),
     "a weight of 0 and nothing else": Case(
         {"n": 1}, [queue("q")], [], [queue("q", weight=0)], {}, doubts=(("q", Doubt.NOTHING),)
     ),
