@@ -22,7 +22,7 @@ from extender.kube import client, effects, errors, feeds, resources, scheduler
 from extender.replica import Replica
 from extender.runtime import census, journal, process, stopping, tasks
 from extender.runtime.dispatcher import Dispatcher, Final, Transient
-from extender.runtime.owner import Owner
+from extender.runtime.owner import TURNS, Owner
 from extender.telemetry.metrics import ExtenderMetrics
 from extender.web import serve, tls
 from extender.web.gate_client import GateClient
@@ -72,7 +72,7 @@ class _Process:
         self._api = api
         self._gate = gate
         self._effects = effects.Effects(api, told.cluster.namespace, lambda: datetime.datetime.now(datetime.UTC))
-        self._engine = Engine(told.nominate_above_nodes)
+        self._engine = Engine(told.nominate_above_nodes, TURNS)
         self._dispatcher = Dispatcher(self._write, self._report)
         self._wall = process.wall_clock()
         self._journal = self._recording(told.decision_log)
@@ -111,9 +111,8 @@ class _Process:
     def _recording(self, told: settings.DecisionLog | None) -> journal.Journal | None:
         if told is None:
             return None
-        return journal.Journal(
-            journal.room(told), self._engine, Settings(self._told.nominate_above_nodes), self._metrics
-        )
+        made = Settings(self._told.nominate_above_nodes, TURNS)
+        return journal.Journal(journal.room(told), self._engine, made, self._metrics)
 
     def _answering(self, told: settings.Answers) -> Answering:
         return Answering(

@@ -48,8 +48,7 @@ class Engine:
         self._cycle = Cycle(self.world, nominate_above, turns)
         self._plans = self._cycle.plans
         self.entries = self._cycle.entries
-        #: what was decided about groups while the newest event was handled
-        self.decided = self._plans.decided
+        self.decided = self._plans.decided  # about groups, while the newest event was handled
         cycle = self._cycle
         self.view = View(self.world, self._plans, self.entries, cycle.vacancy, cycle.pending, cycle.room, cycle.facts)
         #: effects that undo a plan and could not be carried out, with the time to try again
@@ -68,6 +67,7 @@ class Engine:
     def handle(self, event: messages.EngineEvent, now: float) -> list[messages.Effect]:
         """Take in one event at a time (seconds, never going back) and say what to do about it."""
         self.decided.clear()
+        self._cycle.disturbed |= not isinstance(event, messages.Tick)
         self._HANDLERS.get(type(event), Engine._world_event)(self, event, now)
         effects, self._cycle.effects = self._cycle.effects, []
         return effects
