@@ -44,7 +44,34 @@ def slow_fragments(room: Room, row: int) -> float:
     """Thousandths of GPUs of a node that the workload has no use for, by its definition."""
     typical = [(shape, number) for shape, number in room.snapshot.workload if fragmentation.single(shape)]
     everything = sum(number for _, number in typical)
-    return sum(number / everything * (total(room, row) - useful(room, row, shape)) for shape, number in typical)
+    uses = [(number / everything, useful(room, row, shape)) for shape, number in typical]
+    together = mixed(room, row, any(use for _, use in uses), typical)
+    return total(room, row) - sum(weight * use for weight, use in uses) - together / 2
+
+
+def mixed(room: Room, row: int, fits: bool, typical: list[tuple[Shape, int]]) -> float:
+    """What of a node typical pods fill together, where one of them fits."""
+    gpus = sum(number * sum(size(ask) for ask in asks_of(shape)) for shape, number in typical)
+    most = [total(room, row)]
+    for name in ("cpu", "memory"):
+        asked_of = sum(number * dict(shape.request).get(name, 0) for shape, number in typical)
+        column = room.snapshot.columns.of(name)
+        if asked_of and column is not None:
+            most.append(max(int(room.free[row, column]), 0) * gpus / asked_of)
+    return min(most) if fits else 0.0
+
+
+def asks_of(shape: Shape) -> list[CardAsk]:
+    """One for each GPU."""
+    ask = shape.cards.asks[0] if shape.cards else CardAsk(1)
+    return [ask] * dict(shape.request)[GPU]
+
+
+def size(ask: CardAsk) -> float:
+    """All cards here have the same memory."""
+    if ask.cores >= ALONE or (ask.memory is None and ask.percent is None):
+        return 1000
+    return ask.percent * 10 if ask.memory is None else ask.memory * 1000 / MEMORY
 
 
 def free_cards(room: Room, row: int) -> list[tuple[Card, int, int, int, int]] | None:
@@ -105,7 +132,7 @@ def useful(room: Room, row: int, shape: Shape) -> float:
         )
         filled = sum(fits * size for fits, size in zip(found, part, strict=True))
     pods = max(min(*room_for, shares // number), 0) if fitting >= number else 0
-    return usable / 3 + filled * pods * number / shares * 2 / 3 if pods else 0.0
+    return usable * 3 / 8 + filled * pods * number / shares / 8 if pods else 0.0
 
 
 def asked(ask: CardAsk, card: Card) -> int:
