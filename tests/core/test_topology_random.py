@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
+from extender.core import messages
 from extender.core.ids import NodeName
 from extender.core.model import Node, Part, PartRule, Pod
 from extender.core.parts import parts_of
@@ -128,6 +129,17 @@ TestMachine = pytest.mark.timeout(120)(Machine.TestCase)
 TestMachine.settings = settings(base.TestMachine.settings, max_examples=8, stateful_step_count=30)
 
 
+def running(sizes: list[int], *names: str) -> Machine:
+    """Five members of each of these groups on nodes of so many GPUs, as far as they have room."""
+    machine = Machine()
+    machine.begin(False, sizes, True, 0, None, False, None)
+    for name in names:
+        machine.group_object(name, 2, 0, None)
+        machine.members(name, 5, False, 1, "", 0, "")
+        machine.cluster.settle()
+    return machine
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     sizes=st.lists(st.integers(2, 4), min_size=4, max_size=4),
@@ -135,12 +147,30 @@ TestMachine.settings = settings(base.TestMachine.settings, max_examples=8, state
     losses=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 6)), min_size=1, max_size=3),
 )
 def test_a_replacement_stands_with_its_own_or_waits(sizes: list[int], name: str, losses: list[tuple[int, int]]) -> None:
-    machine = Machine()
-    machine.begin(False, sizes, True, 0, None, False, None)
-    machine.group_object(name, 2, 0, None)
-    machine.members(name, 5, False, 1, "", 0, "")
-    machine.cluster.settle()
+    machine = running(sizes, name)
     for number, thieves in losses:
         members = [pod for pod in machine.cluster.truth.pods.values() if pod.bound and pod.group.name == name]
         machine.replace_member(members[number % len(members)], thieves)
         machine.required_domains_hold()
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    sizes=st.lists(st.integers(2, 4), min_size=4, max_size=4),
+    racks=st.lists(st.sampled_from(("r0", "r1", "r2")), min_size=4, max_size=4),
+    restart=st.booleans(),
+)
+def test_new_labels_move_nobody_who_runs(sizes: list[int], racks: list[str], restart: bool) -> None:
+    cluster = running(sizes, "a", "b").cluster
+    before = {pod.uid: pod.node for pod in cluster.truth.pods.values() if pod.bound}
+    for name, rack in zip(base.NODES, racks, strict=True):
+        node = cluster.truth.node(NodeName(name))
+        assert node is not None
+        cluster.show(base.replace(node, labels={"rack": rack}))
+    if restart:
+        cluster.restart()
+        cluster.tell(messages.ActivityChanged(True))
+    cluster.rest()
+    now = {pod.uid: pod.node for pod in cluster.truth.pods.values() if pod.uid in before and not pod.terminating}
+    assert now == before
+    assert before
