@@ -56,6 +56,11 @@ def has(results: Results, workload: str, policy: str, seed: int) -> bool:
     return str(seed) in results.get(workload, {}).get(policy, {}).get("allocated", {})
 
 
+def seeds(results: Results, workload: str, policy: str) -> int:
+    """How many seeds were played."""
+    return len(results.get(workload, {}).get(policy, {}).get("allocated", {}))
+
+
 def mean(results: Results, workload: str, policy: str) -> float | None:
     """Percent allocated at the end, over all seeds; None when it was not played."""
     told = results.get(workload, {}).get(policy)
