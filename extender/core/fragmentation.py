@@ -6,7 +6,8 @@ What use there is for what is free on a node is estimated in three ways:
 - by one typical pod: nothing where it does not fit; else what is free of the GPUs on which it fits. So it is in "Beware
   of Fragmentation" (USENIX ATC'23), where a pod goes where the sum over typical pods grows least;
 - by its equals, as many as fit: CPU and memory may end before the GPUs do;
-- by all of them mixed: until CPU or memory ends, at what they ask of it for each GPU.
+- by all of them mixed, and with pods that ask for no GPU and have no place on nodes without: until CPU or memory ends,
+  at what all together ask of it for each GPU.
 Free and not of use are fragments; typical pods weigh by how many there are of them. These are estimates that order
 nodes: floats.
 
@@ -60,7 +61,7 @@ class Typical:
     ask_of: Ints
     #: for each column: the shapes that ask for it, and how much; None: all of them do
     asked: tuple[tuple[int, Ints | None, Floats], ...]
-    #: what they ask of CPU and memory for each thousandth of a GPU: column, amount
+    #: what they, and pods without GPUs, ask of CPU and memory for each thousandth of a GPU: column, amount
     mixed: tuple[tuple[int, float], ...]
     #: shapes x rows; None when all nodes are accepted
     accepted: Mask | None
@@ -82,20 +83,19 @@ class Typical:
         shapes, order = [shape for shape, _ in known], [ask_of[shape] for shape, _ in known]
         asks = list(dict.fromkeys(order))
         roll = snapshot.cards.roll if snapshot.cards is not None else None
-        weights = np.array([[number] for _, number in known], dtype=np.float64)
-        weights /= weights.sum()
+        numbers = np.array([[number] for _, number in known], dtype=np.float64)
         asked = tuple(_by_column(snapshot.columns, width, shapes))
         sizes = [_size(ask, roll) for ask, _ in kinds]
         gpus = np.array([[number * sizes[kind]] for number, kind in order])
         accepted = np.array([snapshot.facts.mask(shape.constraints) for shape in shapes], dtype=bool)
         return cls(
-            weights=weights,
+            weights=numbers / numbers.sum(),
             gpus=np.array([[number] for number, _ in asks], dtype=np.float64),
             kind_of=np.array([kind for _, kind in asks], dtype=np.int64),
             starts=np.array([order.index(ask) for ask in asks], dtype=np.int64),
             ask_of=np.array([asks.index(ask) for ask in order], dtype=np.int64),
             asked=asked,
-            mixed=tuple(_mixed(snapshot.columns, asked, weights, float((weights * gpus).sum()))),
+            mixed=tuple(_mixed(snapshot, asked, numbers, float((numbers * gpus).sum()))),
             accepted=None if accepted.all() else accepted,
             column=column,
             plain=np.array([request.plain for _, request in kinds], dtype=bool),
@@ -135,11 +135,16 @@ def _size(ask: CardAsk, roll: Roll | None) -> float:
 
 
 def _mixed(
-    columns: Columns, asked: tuple[tuple[int, Ints | None, Floats], ...], weights: Floats, gpus: float
+    snapshot: Snapshot, asked: tuple[tuple[int, Ints | None, Floats], ...], numbers: Floats, gpus: float
 ) -> Iterator[tuple[int, float]]:
-    for column, places, amounts in asked:
-        if column in (columns.of(CPU), columns.of(NODE_MEMORY)):
-            yield column, float((amounts * (weights if places is None else weights[places])).sum()) / gpus
+    columns, allocatable, others = snapshot.columns, snapshot.allocatable, dict(snapshot.others)
+    without = allocatable[:, columns.of(GPU)] == 0
+    for name in (CPU, NODE_MEMORY):
+        for column, places, amounts in asked:
+            if column == columns.of(name):
+                beside = others.get(name, 0) - allocatable[without, column].sum(dtype=np.float64)
+                own = amounts * (numbers if places is None else numbers[places])
+                yield column, float(own.sum() + max(beside, 0)) / gpus
 
 
 @dataclass(slots=True, eq=False)
@@ -312,13 +317,14 @@ def of(room: Room) -> Fragments | None:
     is known that asks for GPUs."""
     snapshot, cards = room.snapshot, room.cards
     kept, key = snapshot.facts.kept, (_KEPT, snapshot.free.shape[1])
-    roll = cards.roll if cards is not None else None
+    of_these = (snapshot.workload, snapshot.others, cards.roll if cards is not None else None)
     found = kept.get(key)
-    if found is None or found[0] is not snapshot.workload or found[1] is not roll:
+    if found is None or any(before is not now for before, now in zip(found, of_these, strict=False)):
         typical = Typical.of(snapshot)
-        found = kept[key] = (snapshot.workload, roll, None if typical is None else Fragments(room, typical))
-    assert found[2] is None or isinstance(found[2], Fragments)
-    return found[2]
+        found = kept[key] = (*of_these, None if typical is None else Fragments(room, typical))
+    fragments = found[-1]
+    assert fragments is None or isinstance(fragments, Fragments)
+    return fragments
 
 
 def growth(room: Room, shape: Shape, want: Want, rows: Ints) -> Floats | None:
