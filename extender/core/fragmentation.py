@@ -129,9 +129,9 @@ def _by_column(columns: Columns, width: int, shapes: list[Shape]) -> Iterator[tu
 
 
 def _size(ask: CardAsk, roll: Roll | None) -> float:
-    """How much of a card of mean memory one share is, in thousandths."""
-    memory = int(roll.total[:, MEMORY].mean()) if roll is not None else 0
-    return MILLI if ask.cores >= ALONE or not memory else min(need(ask, memory) / memory, 1) * MILLI
+    """How much of a card of mean memory one share is, in thousandths; one at least, if it asks for no memory."""
+    memory = int(roll.total[:, MEMORY].mean()) if roll is not None and len(roll.total) else 0
+    return MILLI if ask.cores >= ALONE or not memory else min(max(need(ask, memory) * MILLI / memory, 1), MILLI)
 
 
 def _mixed(

@@ -77,7 +77,7 @@ def size(ask: CardAsk, room: Room) -> float:
     """All cards here have the same memory; where there are none, what a share is of one is not known."""
     if room.cards is None or ask.cores >= ALONE or (ask.memory is None and ask.percent is None):
         return 1000
-    return ask.percent * 10 if ask.memory is None else ask.memory * 1000 / MEMORY
+    return ask.percent * 10 if ask.memory is None else max(ask.memory * 1000 / MEMORY, 1)
 
 
 def free_cards(room: Room, row: int) -> list[tuple[Card, int, int, int, int]] | None:
@@ -168,6 +168,7 @@ SHAPES = [
     asking(500, 1, CardAsk(1, 81)),
     asking(500, 1, CardAsk(1, None, 25, 30)),
     asking(500, 2, CardAsk(2, 50)),
+    asking(500, 1, CardAsk(1, 0, None, 10)),
     asking(1000, 1, CardAsk(1, 40, None, ALONE)),
     asking(1000, 1, CardAsk(1, 20), kinds=("H100",)),
     make_shape({"cpu": 3000, GPU: 1}, selector=(("pool", "big"),)),
