@@ -26,7 +26,6 @@ from extender.core.model import Group, Hold, Node, Pod
 from extender.core.planning import Entry
 from extender.core.preemption import Decision
 from extender.core.reasons import Overcommit, Reason, Refusal
-from extender.core.usage import Usage
 from extender.core.view import View
 from extender.core.world import World
 
@@ -50,6 +49,8 @@ class Engine:
         self.entries = self._cycle.entries
         #: what was decided about groups while the newest event was handled
         self.decided = self._plans.decided
+        #: what each queue uses
+        self.usage = self._cycle.usage
         cycle = self._cycle
         self.view = View(self.world, self._plans, self.entries, cycle.vacancy, cycle.pending, cycle.room, cycle.facts)
         #: effects that undo a plan and could not be carried out, with the time to try again
@@ -59,11 +60,6 @@ class Engine:
     def backlog(self) -> Backlog:
         """What waits in each queue."""
         return self._cycle.backlog
-
-    @property
-    def usage(self) -> Usage:
-        """What each queue uses."""
-        return self._cycle.usage
 
     def handle(self, event: messages.EngineEvent, now: float) -> list[messages.Effect]:
         """Take in one event at a time (seconds, never going back) and say what to do about it."""
