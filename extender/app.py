@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from extender import settings
 from extender.answering import Answering
 from extender.core import messages
-from extender.core.engine import Engine
 from extender.core.reasons import Reason
 from extender.kube import client, effects, errors, feeds, resources, scheduler
 from extender.replica import Replica
@@ -72,10 +71,11 @@ class _Process:
         self._api = api
         self._gate = gate
         self._effects = effects.Effects(api, told.cluster.namespace, lambda: datetime.datetime.now(datetime.UTC))
-        self._engine = Engine(told.nominate_above_nodes, TURNS)
+        made_of = Settings(told.nominate_above_nodes, TURNS)
+        self._engine = made_of.engine()
         self._dispatcher = Dispatcher(self._write, self._report)
         self._wall = process.wall_clock()
-        self._journal = self._recording(told.decision_log)
+        self._journal = self._recording(told.decision_log, made_of)
         record = None if self._journal is None else self._journal.handled
         self._owner = Owner(self._engine, self._dispatcher.put, time.perf_counter, self._wall, metrics, record)
         self._replica = Replica(
@@ -108,11 +108,8 @@ class _Process:
         if self._journal is not None:
             self._journal.close()
 
-    def _recording(self, told: settings.DecisionLog | None) -> journal.Journal | None:
-        if told is None:
-            return None
-        made = Settings(self._told.nominate_above_nodes, TURNS)
-        return journal.Journal(journal.room(told), self._engine, made, self._metrics)
+    def _recording(self, told: settings.DecisionLog | None, made_of: Settings) -> journal.Journal | None:
+        return None if told is None else journal.Journal(journal.room(told), self._engine, made_of, self._metrics)
 
     def _answering(self, told: settings.Answers) -> Answering:
         return Answering(
