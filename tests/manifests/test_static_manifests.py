@@ -252,8 +252,18 @@ def test_every_binding_gives_a_role_that_exists_to_our_account_only() -> None:
         for obj in of_kind(kind):
             bound.add((obj["roleRef"]["kind"], obj["roleRef"]["name"]))
             assert obj["subjects"] == [{"kind": "ServiceAccount", "name": "muster", "namespace": "muster-system"}]
-    for_users = {("ClusterRole", "muster-edit"), ("ClusterRole", "muster-view")}
+    for_users = {("ClusterRole", name) for name in ("muster-edit", "muster-view", "muster-answers-view")}
     assert bound == (named - for_users) | stock
+
+
+def test_the_page_is_served_to_the_pod_alone_and_may_ask_whose_a_token_is_and_what_that_user_may_do() -> None:
+    assert flags("extender")["page-listen"].startswith("127.0.0.1:")
+    (role,) = [one for one in of_kind("ClusterRole") if one["metadata"]["name"] == "muster-page"]
+    asked = {(rule["apiGroups"][0], rule["resources"][0], *rule["verbs"]) for rule in role["rules"]}
+    assert asked == {
+        ("authentication.k8s.io", "tokenreviews", "create"),
+        ("authorization.k8s.io", "subjectaccessreviews", "create"),
+    }
 
 
 # --- live answers ------------------------------------------------------------------------------------
@@ -295,8 +305,9 @@ def test_the_api_service_reaches_the_extender_and_checks_its_certificate() -> No
 
 
 def test_readers_may_read_answers_only_and_our_account_gets_the_one_right_to_ask_about_them() -> None:
-    roles = {obj["metadata"]["name"]: obj for obj in documents(MANIFESTS / "answers" / "rbac.yaml")[:3]}
-    (reading,) = roles["muster-answers-view"]["rules"]
+    roles = {obj["metadata"]["name"]: obj for obj in documents(MANIFESTS / "answers" / "rbac.yaml")[:2]}
+    (view,) = [one for one in of_kind("ClusterRole") if one["metadata"]["name"] == "muster-answers-view"]
+    (reading,) = view["rules"]
     assert reading == {
         "apiGroups": ["visibility.muster.dev"],
         "resources": ["workloads", "queues"],
