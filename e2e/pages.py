@@ -41,6 +41,10 @@ class Screen:
         """Wait until the first news are on screen."""
         waiting.wait_for(lambda: self.page.text("#live-text"), SOON, "it is live", until=lambda said: "live" in said)
 
+    def wait_refused(self, words: str) -> None:
+        """Wait until the reader is signed out with these words."""
+        waiting.wait_for(lambda: self.page.text("#problem"), SOON, words, until=lambda said: words in said)
+
     def rows(self, part: str) -> dict[str, list[str]]:
         """The rows of a table by what stands in their first cell."""
         script = f"""[...document.querySelectorAll('#{part} > .scroll tbody tr')].map(
@@ -70,8 +74,9 @@ class Screen:
         return int(self.page.evaluate(f"document.querySelectorAll('.node[data-node=\"{name}\"] .gpu.{kind}').length"))
 
     def number(self, name: str) -> int:
-        """A figure of the line of sums."""
-        return int(self.page.text(f".figure.{name} b").replace(",", ""))
+        """A figure of the line of sums; -1 while it is not known."""
+        text = self.page.text(f".figure.{name} b").replace(",", "")
+        return int(text) if text.isdigit() else -1
 
     def details(self) -> str:
         """All that stands in the details."""

@@ -34,6 +34,14 @@ def chromium() -> Iterator[browser.Browser]:
 
 
 @pytest.fixture
+def network(kube: kube_module.Kube, namespace: str) -> Iterator[None]:
+    """Blocks of racks."""
+    kube.create(objects.topology(namespace, [objects.BLOCK, objects.RACK]))
+    yield
+    kube.delete("topologies.muster.dev", namespace)
+
+
+@pytest.fixture
 def admin(cluster: base.Cluster) -> str:
     """A token that may do anything."""
     return kubeconfig.read(cluster.admin_with_token).token
@@ -74,12 +82,14 @@ def account_token(cluster: base.Cluster, api: kube_module.Kube, namespace: str, 
 
 
 def test_a_gang_is_seen_waiting_starting_and_running_in_the_words_of_its_status(
-    scene: Scene, make_nodes: MakeNodes, queue: str, look: Callable[..., pages.Screen], admin: str
+    scene: Scene, make_nodes: MakeNodes, queue: str, network: None, look: Callable[..., pages.Screen], admin: str
 ) -> None:
     first, second = make_nodes(2, 4, racks=2)
     for node in (first, second):
         scene.fill(node, 4, f"filler-{node}")
-    scene.kube.patch("queues.muster.dev", queue, {"spec": {"deserved": {objects.GPU: 2}, "capability": {objects.GPU: 8}}})
+    scene.kube.patch(
+        "queues.muster.dev", queue, {"spec": {"deserved": {objects.GPU: 2}, "capability": {objects.GPU: 8}}}
+    )
     screen = look(admin)
     screen.wait_live()
     scene.group("train", 6, queue=queue)
@@ -115,7 +125,7 @@ def test_a_gang_is_seen_waiting_starting_and_running_in_the_words_of_its_status(
     # by the keyboard alone: from node to node, and what is there
     screen.page.evaluate(f"document.querySelector('.node[data-node=\"{first}\"]').focus()")
     screen.page.key("ArrowDown")
-    assert screen.page.evaluate("document.activeElement.dataset.node") != first
+    assert screen.page.evaluate("document.activeElement.dataset.node") == second
     screen.page.key("ArrowUp")
     screen.page.key("Enter")
     assert title in screen.details()
@@ -151,11 +161,12 @@ def test_each_reader_sees_what_its_rights_allow_and_who_has_none_sees_nothing(
     (node,) = make_nodes(1)
     scene.pod("mine", 16)
     nobody, tenant = (
-        account_token(cluster, scene.kube, scene.namespace, name, role) for name, role in (("none", ""), ("own", "view"))
+        account_token(cluster, scene.kube, scene.namespace, name, role)
+        for name, role in (("none", ""), ("own", "view"))
     )
     for token, words in ((nobody, "may see nothing"), ("no-token-at-all", "does not accept")):
         screen = look(token)
-        waiting.wait_for(lambda shown=screen: shown.page.text("#problem"), SOON, words, until=lambda said: words in said)
+        screen.wait_refused(words)
         shown = screen.everything()
         assert node not in shown
         assert f"{scene.namespace}/" not in shown
@@ -168,36 +179,50 @@ def test_each_reader_sees_what_its_rights_allow_and_who_has_none_sees_nothing(
     assert "may not list queues" in screen.page.text("#queues")
     assert "may not list nodes" in screen.page.text("#map")
     scene.kube.delete("rolebindings.rbac.authorization.k8s.io", "own", scene.namespace)
-    waiting.wait_for(
-        lambda: screen.page.text("#problem"), SOON, "the right is taken", until=lambda said: "may see nothing" in said
-    )
+    screen.wait_refused("may see nothing")
     assert "mine" not in screen.everything()
 
 
 def test_a_thousand_nodes_are_on_screen_and_stay_live(
-    scene: Scene, look: Callable[..., pages.Screen], admin: str
+    scene: Scene, network: None, look: Callable[..., pages.Screen], admin: str
 ) -> None:
-    prefix = f"{scene.namespace}-big"
-    made = [
-        objects.node(f"{prefix}-{n:04}", rack=f"r{n // 25:02}", block=f"b{n // 250}", kwok=False) for n in range(MANY)
+    prefix = f"{scene.namespace}-n"
+    nodes = [
+        objects.node(f"{prefix}{n:04}", rack=f"r{n // 25:02}", block=f"b{n // 250}", kwok=False) for n in range(MANY)
     ]
+    gangs = [f"gang-{number}" for number in range(12)]
     screen = look(admin)
     screen.wait_live()
     before = screen.number("nodes")
 
-    async def each(act: Callable[[kube_module.AsyncKube], list[Any]]) -> None:
+    async def create() -> None:
         async with kube_module.AsyncKube(scene.kube) as many:
-            await asyncio.gather(*act(many))
+            await many.create_all(nodes)
+            for place, name in enumerate(gangs):
+                await many.create(objects.pod_group("muster", name, scene.namespace, 8))
+                spots = [{"nodeName": f"{prefix}{place * 9 + n:04}"} for n in range(8)]
+                members = objects.gang(name, scene.namespace, 8, 8)
+                await many.create_all({**one, "spec": one["spec"] | at} for one, at in zip(members, spots, strict=True))
+
+    async def delete() -> None:
+        async with kube_module.AsyncKube(scene.kube) as many:
+            await asyncio.gather(*(many.delete("nodes", node["metadata"]["name"]) for node in nodes))
 
     try:
-        asyncio.run(each(lambda many: [many.create(node) for node in made]))
+        asyncio.run(create())
         waiting.wait_for(lambda: screen.number("nodes"), SOON, "all are there", until=lambda n: n == before + MANY)
+        waiting.wait_for(lambda: screen.number("used"), SOON, "so are the gangs", until=lambda n: n >= 12 * 64)
         assert screen.page.evaluate("document.querySelectorAll('.node').length") >= MANY
-        last = f"{prefix}-{MANY - 1:04}"
-        assert f"{last}: 8 GPUs" in screen.node(last)
-        scene.fill(last, 3)
-        waiting.wait_for(lambda: screen.cells(last, "other"), SOON, "it is live", until=lambda n: n == 3)
+        assert screen.node(f"{prefix}0000") == f"{prefix}0000: 8 GPUs, 0 free; {scene.namespace}/gang-0 has 8"
+        assert screen.page.texts("#map h3")[:2] == ["b0", "b1"]
+        colours = screen.page.evaluate(
+            "new Set([...document.querySelectorAll('.node .gpu')].map((i) => i.className)).size"
+        )
+        assert colours == 12 + 1, "each gang has a colour of its own, and what is free has none"
+        scene.fill(f"{prefix}{MANY - 1:04}", 3)
+        waiting.wait_for(
+            lambda: screen.cells(f"{prefix}{MANY - 1:04}", "other"), SOON, "it is live", until=lambda n: n == 3
+        )
         screen.photograph("thousand-nodes")
     finally:
-        asyncio.run(each(lambda many: [many.delete("nodes", node["metadata"]["name"]) for node in made]))
-    waiting.wait_for(lambda: screen.number("nodes"), SOON, "they are gone", until=lambda n: n == before)
+        asyncio.run(delete())

@@ -219,7 +219,8 @@ class Streams:
             response = serve.reply({"error": str(error)}, error.code)
         except ReviewFailed:
             response = serve.reply({"error": "the API server does not answer; try again"}, 503)
-        self._metrics.answer("page", response.status, time.perf_counter() - started)
+        if not response.prepared:  # a stream lasts as long as its reader likes
+            self._metrics.answer("page", response.status, time.perf_counter() - started)
         return response
 
 

@@ -143,6 +143,33 @@ def test_what_is_gone_goes_from_the_tables(stage):
     assert [one.key for one in changes["nodes"]] == ["n"]
 
 
+def test_a_member_that_comes_or_goes_changes_the_row_though_nothing_is_decided(stage):
+    show(stage, builders.gpu_node("n"), builders.make_group("train", 1))
+    pods = [builders.bound(one, "n", NOW) for one in gang("train", 3)[1:]]
+    show(stage, *pods[:2])
+    stage.renew()
+    assert stage.named("train")[1]["bound"] == 2
+    show(stage, pods[2])
+    stage.renew()
+    assert stage.named("train")[1]["bound"] == 3
+    stage.event(messages.PodGone(pods[0].uid))
+    stage.renew()
+    assert stage.named("train")[1]["bound"] == 2
+
+
+def test_a_group_that_comes_while_rows_are_made_has_its_name_on_its_nodes_soon(stage):
+    show(stage, builders.gpu_node("n", 8))
+    stage.renew()
+    renewing = stage.board.renew(stage.now)
+    next(renewing)  # groups have been looked at, nodes have not
+    show(stage, builders.bound(builders.make_pod("late", {GPU: 2}), "n", NOW))
+    for _ in renewing:
+        pass
+    assert stage.rows("nodes")["n"]["used"] == ((0, 2),)
+    stage.renew()
+    assert stage.rows("nodes")["n"]["used"] == ((stage.named("late")[0], 2),)
+
+
 def test_evictions_of_one_group_for_one_cause_are_one_row_and_the_oldest_go(stage, monkeypatch):
     monkeypatch.setattr(boards, "EVICTIONS_KEPT", 2)
     pods = [builders.bound(one, "n", NOW) for one in gang("old", 2)[1:]]

@@ -3,8 +3,8 @@
 import { clock, el, number, svg } from "./dom.js";
 
 const SAMPLES = 900;
-const WIDTH = 560;
-const HEIGHT = 150;
+const WIDTH = 430;
+const HEIGHT = 140;
 const LEFT = 44;
 const BOTTOM = 18;
 const STACK = [["used", "allocated"], ["held", "held"], ["free", "free"], ["out", "out of use"]];
