@@ -290,8 +290,8 @@ class Board:
         queue = at.queue
         wrong = tuple(_words(one.kind, one.reason, one.message) for one in status.conditions if not one.true)
         return (
-            *(_parent(at), status.state, queue.weight, queue.priority, _told(status.allocated), _told(share)),
-            *(_told(queue.guarantee), _told(queue.deserved), _told(queue.capability)),
+            *(_parent(at), status.state, queue.weight, queue.priority, _told(status.allocated), _told(share, queue)),
+            *(_told(amounts, queue) for amounts in (queue.guarantee, queue.deserved, queue.capability)),
             *(_borrowed(queue, status.allocated), status.share, status.pending, wrong),
         )
 
@@ -313,17 +313,17 @@ def _parent(at: Position) -> str:
     return at.path[1] if len(at.path) > 1 else ""
 
 
-def _told(amounts: Amounts) -> dict[str, float]:
-    """Amounts in base units; parts of GPUs as GPUs."""
+def _told(amounts: Amounts, queue: Queue | None = None) -> dict[str, float]:
+    """Amounts in base units; parts of GPUs as GPUs, of a queue that counts them."""
     found: dict[str, float] = dict(amounts)
     parts = found.pop(GPU_SHARE, None)
-    return found if parts is None else found | {GPU: _rounded(parts / GPU_PARTS)}
+    return found if parts is None or queue is None or not queue.by_share else found | {GPU: _rounded(parts / GPU_PARTS)}
 
 
 def _borrowed(queue: Queue, allocated: Amounts) -> dict[str, float]:
     """What it uses beyond what it owns, of resources of which it owns something."""
-    owned = _told(queue.guarantee)
-    owned |= {name: max(amount, owned.get(name, 0)) for name, amount in _told(queue.deserved).items()}
+    owned = _told(queue.guarantee, queue)
+    owned |= {name: max(amount, owned.get(name, 0)) for name, amount in _told(queue.deserved, queue).items()}
     over = {name: _rounded(amount - owned[name]) for name, amount in _told(allocated).items() if name in owned}
     return {name: amount for name, amount in over.items() if amount > 0}
 

@@ -39,6 +39,8 @@ STREAMS, STREAMS_EACH = 64, 8
 ROWS = 200
 #: the tables are brought up to date so long after the last time, or so many times as long as that took
 PAUSE_SECONDS, PAUSE_TIMES = 0.1, 4.0
+#: tables of this age are good enough to begin with
+FRESH_SECONDS = 1.0
 #: a reader hears something so often, and who does not take it in for so long is dropped
 BEAT_SECONDS, SLOW_SECONDS = 5.0, 10.0
 #: rights are looked at so often
@@ -69,6 +71,7 @@ class Streams:
         self._watched = asyncio.Event()
         self._news = asyncio.Event()
         self._closing = asyncio.Event()
+        self._renewed_at = float("-inf")
 
     def application(self) -> web.Application:
         """The page's files, and what it asks for."""
@@ -90,6 +93,7 @@ class Streams:
             started = time.perf_counter()
             async for _ in stepwise(self.board.renew(self._wall())):
                 pass
+            self._renewed_at = time.monotonic()
             news, self._news = self._news, asyncio.Event()
             news.set()
             took = time.perf_counter() - started
@@ -159,8 +163,9 @@ class Streams:
 
     async def _feed(self, response: web.StreamResponse, request: web.Request, user: User, sees: Sees) -> None:
         await _send(response, "hello", {"columns": COLUMNS, "user": user.name, "sees": _seen(sees)})
-        await self._news.wait()  # what is there may be as old as the last reader
-        version, review_at = 0, time.monotonic() + REVIEW_SECONDS
+        if time.monotonic() >= self._renewed_at + FRESH_SECONDS:  # it may be as old as the last reader
+            await self._news.wait()
+        version, review_at, beat_at = 0, time.monotonic() + REVIEW_SECONDS, 0.0
         while True:
             news = self._news
             changes = self.board.since(version, sees)
@@ -169,10 +174,10 @@ class Streams:
                 await _send(response, "again", {"message": why})
                 return
             version = self.board.version
-            await self._tell(response, changes)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(BEAT_SECONDS):
-                    await news.wait()
+            if any(changes.values()) or time.monotonic() >= beat_at:
+                await self._tell(response, changes)
+                beat_at = time.monotonic() + BEAT_SECONDS
+            await news.wait()
             if time.monotonic() >= review_at:
                 review_at = time.monotonic() + REVIEW_SECONDS
                 if not await self._still(request, user, sees):

@@ -13,6 +13,7 @@ from extender.core.answers import Answers
 from extender.core.engine import Engine
 from extender.core.ids import NodeName, QueueName
 from extender.core.reasons import Ground
+from extender.core.resources import GPU_PARTS, GPU_SHARE
 from extender.web import board as boards
 from extender.web.board import COLUMNS, Board, Sees
 from tests import builders
@@ -122,6 +123,27 @@ def test_a_queue_tells_limits_and_what_is_borrowed(stage):
     assert (row["parent"], row["weight"], row["deserved"], row["capability"]) == ("above", 3, {GPU: 2}, {GPU: 6})
     assert (row["allocated"][GPU], row["borrowed"]) == (5, {GPU: 3})
     assert stage.rows("queues")["above"]["borrowed"] == {}
+
+
+def test_parts_of_gpus_are_told_as_gpus_to_queues_that_count_them_and_are_nothing_to_others(stage):
+    parts = ((GPU_SHARE, 3 * GPU_PARTS // 2),)
+    show(
+        stage,
+        builders.gpu_node("n", 8),
+        builders.make_queue("parts", by_share=True, deserved=parts),
+        builders.make_queue("whole"),
+        builders.bound(builders.make_pod("p", {GPU: 5, GPU_SHARE: 5 * GPU_PARTS}, queue="whole"), "n", NOW),
+        builders.bound(builders.make_pod("q", {GPU: 2, GPU_SHARE: 2 * GPU_PARTS}, queue="parts"), "n", NOW),
+    )
+    stage.renew()
+    rows = stage.rows("queues")
+    assert (rows["parts"]["deserved"], rows["parts"]["allocated"][GPU], rows["parts"]["borrowed"]) == (
+        {GPU: 1.5},
+        2,
+        {GPU: 0.5},
+    )
+    assert (rows["whole"]["allocated"][GPU], rows["whole"]["fair"][GPU]) == (5, 5)
+    assert GPU_SHARE not in rows["whole"]["fair"]
 
 
 def test_what_is_gone_goes_from_the_tables(stage):

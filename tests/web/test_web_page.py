@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import pathlib
+import re
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,13 +20,14 @@ from extender.core import explain, messages
 from extender.core.answers import Answers
 from extender.core.engine import Engine
 from extender.core.reasons import Reason
-from extender.web import access, page, serve, streams
+from extender.web import access, page, serve, streams, tls
 from extender.web.answers import ReviewFailed
 from extender.wire.delegation import Asked, Decision, User
 from tests import builders
 from tests.builders import GPU
 
 NOW = 1_000_000.0
+CERTS = pathlib.Path(__file__).parent / "certs"
 #: who may do what: user, then verb, resource and namespace ("*": any) as they are asked for
 RIGHTS = {
     "root": {("list", "workloads", ""), ("list", "queues", ""), ("list", "nodes", ""), ("get", "workloads", "*")},
@@ -180,13 +184,32 @@ async def test_files_are_served_without_a_sign_in_and_only_once_while_they_stay_
 
 def test_the_page_names_no_other_host_and_has_no_way_to_make_html_of_text():
     folder = page.__path__[0]
-    files = [path for path in page.pathlib.Path(folder).iterdir() if path.suffix in (".html", ".css", ".js", ".svg")]
+    files = [path for path in pathlib.Path(folder).iterdir() if path.suffix in (".html", ".css", ".js", ".svg")]
     assert {path.suffix for path in files} == {".html", ".css", ".js", ".svg"}
     for path in files:
         text = path.read_text().replace("http://www.w3.org/2000/svg", "")
         for word in ("http:", "https:", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(",
                      "<style", "style=", "onclick=", "localhost", "@import", "url("):  # fmt: skip
             assert word not in text, f"{path.name}: {word}"
+
+
+def test_the_page_asks_for_every_script_of_it_at_once():
+    folder = pathlib.Path(page.__path__[0])
+    head = (folder / "index.html").read_text()
+    assert {path.name for path in folder.glob("*.js")} == set(
+        re.findall(r'(?:src|modulepreload" href)="(\w+\.js)"', head)
+    )
+
+
+async def test_to_other_hosts_it_is_served_by_tls_and_no_certificate_is_asked_for(site):
+    pair = settings.KeyPair(str(CERTS / "server-a.crt"), str(CERTS / "server-a.key"))
+    secure = tls.page_context(pair)
+    trusting = ssl.create_default_context(cafile=str(CERTS / "ca-a.crt"))
+    async with serve.serve(site.streams.application(), settings.Listen("127.0.0.1", 0), secure) as port:
+        async with site.session.get(f"https://127.0.0.1:{port}/", ssl=trusting) as answer:
+            assert answer.status == 200
+        with pytest.raises(aiohttp.ClientError):
+            await site.session.get(f"http://127.0.0.1:{port}/")
 
 
 # --- who gets what -----------------------------------------------------------------------------------

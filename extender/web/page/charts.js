@@ -26,14 +26,12 @@ export class Charts {
 
   /** Note how things are; at most once in `every` seconds. */
   sample() {
-    const { cluster, tables, at, phases } = this.state;
+    const { cluster, at, running, waits } = this.state;
     const last = this.samples[this.samples.length - 1];
     if (last !== undefined && at - last.at < this.every) return false;
     const queues = {};
     for (const { name, row, leaf } of this.state.queueTree()) if (leaf) queues[name] = row.allocated["nvidia.com/gpu"] ?? 0;
-    let waiting = 0;
-    for (const row of tables.groups.values()) if (row.reason !== "") waiting += 1;
-    this.samples.push({ at, cluster, queues, groups: { running: phases.get("Running") ?? 0, waiting } });
+    this.samples.push({ at, cluster, queues, groups: { running, waiting: waits } });
     if (this.samples.length > SAMPLES) {
       this.samples = this.samples.filter((_, place) => place % 2 === 0);
       this.every *= 2;

@@ -34,12 +34,18 @@ export class Details {
     this.from?.focus?.();
   }
 
+  /** A group's number is no more what it was. */
+  forget() {
+    if (this.what?.kind === "group") this.close();
+  }
+
   update(dirty) {
     if (this.what === null) return;
     const table = { group: "groups", queue: "queues", node: "nodes" }[this.what.kind];
     if (!dirty.get(table)?.has(this.what.key)) return;
     if (this.what.kind === "group") this.ask();
-    this.draw();
+    // what somebody is at stays as it is
+    if (!this.body.contains(document.activeElement)) this.draw();
   }
 
   /** All there is to say of the group, at most so often. */

@@ -27,27 +27,31 @@ export function setClass(node, name) {
   if (node.className !== name) node.className = name;
 }
 
+/** Make these, in this order, the children of `parent`; what stands right is not touched. */
+export function arrange(parent, nodes) {
+  let next = parent.firstChild;
+  for (const node of nodes) {
+    if (node === next) next = next.nextSibling;
+    else parent.insertBefore(node, next);
+  }
+  while (next !== null) {
+    const gone = next;
+    next = next.nextSibling;
+    gone.remove();
+  }
+}
+
 /** Make the children of `parent` those of these items in order, reusing what stands there by key. */
 export function patch(parent, items, keyOf, make, update) {
-  const there = (parent.keyed ??= new Map());
-  const wanted = new Set();
-  let before = null;
+  const before = parent.keyed ?? new Map();
+  parent.keyed = new Map();
   for (const item of items) {
     const key = keyOf(item);
-    wanted.add(key);
-    let node = there.get(key);
-    if (node === undefined) there.set(key, (node = make(item)));
+    const node = before.get(key) ?? make(item);
+    parent.keyed.set(key, node);
     update(node, item);
-    const at = before === null ? parent.firstChild : before.nextSibling;
-    if (at !== node) parent.insertBefore(node, at);
-    before = node;
   }
-  for (const [key, node] of there) {
-    if (!wanted.has(key)) {
-      node.remove();
-      there.delete(key);
-    }
-  }
+  arrange(parent, parent.keyed.values());
 }
 
 /** A table with a head of these columns: {title, numeric}. Gives its body. */

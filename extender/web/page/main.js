@@ -44,6 +44,7 @@ function build() {
     search: new Search(state, show),
   };
   setInterval(() => waiting.tick(), 1000);
+  setInterval(() => parts.evictions.update(), 30000);
 }
 
 function show(what) {
@@ -88,8 +89,7 @@ function measure() {
 }
 
 function announce() {
-  const waits = state.waiting().length;
-  const text = `${state.phases.get("Running") ?? 0} groups run, ${waits} wait`;
+  const text = `${state.running} groups run, ${state.waits} wait`;
   if (text === announced || state.at < announcedAt + ANNOUNCE_SECONDS) return;
   [announced, announcedAt] = [text, state.at];
   byId("announce").textContent = text;
@@ -97,6 +97,8 @@ function announce() {
 
 function hear(name, said) {
   if (name === "hello") {
+    // groups have other numbers now
+    parts.details.forget();
     parts.map.clear();
     state.hello(said);
     notice();

@@ -2,7 +2,7 @@
 //
 // Which GPU of a node a gang has is not told: cells are given out in order, and kept while the gang has as many.
 
-import { byId, el, number, patch, setText, table } from "./dom.js";
+import { arrange, byId, el, number, patch, setText, table } from "./dom.js";
 import { compare, title } from "./state.js";
 
 const CELLS_MOST = 16;
@@ -52,7 +52,8 @@ export class GpuMap {
 
   /** Forget all nodes: a new stream tells them again. */
   clear() {
-    for (const one of this.nodes.values()) one.element.remove();
+    this.light(undefined);
+    for (const key of this.cells.keys()) this.colours.forget(key);
     this.nodes.clear();
     this.cells.clear();
   }
@@ -196,7 +197,7 @@ export class GpuMap {
           setText(made.name, line);
           made.name.hidden = line === "";
           made.name.title = line;
-          patch(made.nodes, nodes, (one) => one.name, (one) => one.element, () => {});
+          arrange(made.nodes, nodes.map((one) => one.element));
           this.order.push(nodes);
         });
       },

@@ -16,8 +16,9 @@ export class State {
     this.at = 0;
     this.complete = false;
     this.dirty = new Map();
-    /** by what kind of group and phase; kept up with each row */
-    this.phases = new Map();
+    /** groups that run and that wait, kept up with each row */
+    this.running = 0;
+    this.waits = 0;
   }
 
   hello(said) {
@@ -47,7 +48,9 @@ export class State {
   }
 
   count(table, row, by) {
-    if (table === "groups" && row !== undefined) this.phases.set(row.phase, (this.phases.get(row.phase) ?? 0) + by);
+    if (table !== "groups" || row === undefined) return;
+    if (row.phase === "Running") this.running += by;
+    if (row.reason !== "") this.waits += by;
   }
 
   touched(table) {

@@ -34,11 +34,8 @@ export class Sums {
       PARTS.forEach(([name], at) => this.parts[at].style.setProperty("flex-grow", String(cluster[name] / all)));
       this.bar.setAttribute("aria-label", PARTS.map(([name, label]) => `${number(cluster[name])} ${label}`).join(", "));
     }
-    const groups = this.state.tables.groups;
-    let waiting = 0;
-    for (const row of groups.values()) if (row.reason !== "") waiting += 1;
-    setText(this.figures.running.value, number(this.state.phases.get("Running") ?? 0));
-    setText(this.figures.waiting.value, number(waiting));
+    setText(this.figures.running.value, number(this.state.running));
+    setText(this.figures.waiting.value, number(this.state.waits));
     let evicted = 0;
     for (const row of this.state.tables.evictions.values()) if (row.at > this.state.at - 3600) evicted += row.pods;
     setText(this.figures.evicted.value, number(evicted));
