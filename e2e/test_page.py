@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from e2e import browser, kubeconfig, objects, pages, waiting
+from e2e import browser, kubeconfig, objects, pages, scenes, waiting
 from e2e import kube as kube_module
 from e2e.cluster import base
 from e2e.scenes import SOON, Scene
@@ -136,6 +136,33 @@ def test_a_gang_is_seen_waiting_starting_and_running_in_the_words_of_its_status(
     screen.page.key("Enter")
     assert "Running" in screen.details()
     screen.photograph("running")
+
+
+def test_an_eviction_is_on_the_timeline_with_its_cause(
+    scene: Scene, make_nodes: MakeNodes, queue: str, look: Callable[..., pages.Screen], admin: str
+) -> None:
+    make_nodes(1)
+    screen = look(admin)
+    classes = {f"{scene.namespace}-{name}": value for name, value in (("low", 10), ("high", 20))}
+    low, high = ({"priorityClassName": name} for name in classes)
+    with scenes.priority_classes(scene.kube, **classes):
+        scene.group("low", 2, queue=queue)
+        scene.gang("low", 2, 4, queue=queue, spec=low)
+        scene.wait_running("low")
+        scene.group("high", 1, queue=queue)
+        scene.gang("high", 1, 8, queue=queue, spec=high)
+        scene.wait_running("high")
+        told = waiting.wait_for(
+            lambda: screen.page.texts("#evictions .events li"),
+            SOON,
+            "the eviction is told",
+            until=lambda items: [one for one in items if f"{scene.namespace}/low" in one],
+        )
+    assert "Preempted" in told[0]
+    assert "2 pods" in told[0]
+    assert scene.get_group("low")["status"]["lastEviction"]["message"] in told[0]
+    assert screen.page.evaluate("document.querySelectorAll('#evictions .strip circle').length") == 1
+    screen.photograph("evicted")
 
 
 def test_hostile_texts_are_shown_as_they_are_and_do_nothing(
