@@ -217,15 +217,16 @@ class Board:
         """All that a group's row is made of."""
         engine = self._answers.engine
         world, entry, tally = engine.world, engine.entries.get(key), engine.world.tallies.get(key)
+        standings = {} if tally is None else tally.totals()
         return (
             engine.view.why(key) if entry is None else entry.refusal,
             None if entry is None else (entry.refused_at, entry.planned_at, entry.running),
-            None if tally is None else tally.totals(),
+            standings,
             world.groups.get(key),
             world.need(key),
             world.queue_of(key),
             len(engine.view.places(key)),
-            self._answers.gates(key) if tally is not None and tally.count(Standing.BLOCKED) else (),
+            self._answers.gates(key) if Standing.BLOCKED in standings else (),
         )
 
     def _renew_nodes(self, version: int) -> Iterator[None]:
