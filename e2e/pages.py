@@ -88,6 +88,13 @@ class Screen:
         script += "[...one.attributes].map((a) => a.value)).join(' ')"
         return str(self.page.evaluate(script))
 
+    def unnamed(self) -> list[str]:
+        """What a screen reader would come to without being told what it is."""
+        roles = {"button", "link", "textbox", "searchbox", "combobox", "image", "table", "region", "heading", "listbox"}
+        tree = self.page.call("Accessibility.getFullAXTree")["nodes"]
+        shown = [one for one in tree if not one["ignored"] and one.get("role", {}).get("value") in roles]
+        return [one["role"]["value"] for one in shown if not one.get("name", {}).get("value")]
+
     def photograph(self, name: str) -> None:
         """Store pictures of it in light and dark."""
         for scheme in ("light", "dark"):

@@ -135,6 +135,7 @@ def test_a_gang_is_seen_waiting_starting_and_running_in_the_words_of_its_status(
     assert screen.page.texts("#hits li") == [f"group\n{title}"]
     screen.page.key("Enter")
     assert "Running" in screen.details()
+    assert screen.unnamed() == []
     screen.photograph("running")
 
 
@@ -162,6 +163,7 @@ def test_an_eviction_is_on_the_timeline_with_its_cause(
     assert "2 pods" in told[0]
     assert scene.get_group("low")["status"]["lastEviction"]["message"] in told[0]
     assert screen.page.evaluate("document.querySelectorAll('#evictions .strip circle').length") == 1
+    assert screen.unnamed() == []
     screen.photograph("evicted")
 
 

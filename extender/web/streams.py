@@ -91,13 +91,20 @@ class Streams:
         while True:
             await self._watched.wait()
             started = time.perf_counter()
-            async for _ in stepwise(self.board.renew(self._wall())):
-                pass
-            self._renewed_at = time.monotonic()
-            news, self._news = self._news, asyncio.Event()
-            news.set()
+            try:
+                await self._renew()
+            except Exception as error:
+                # a page is never worth the scheduler: who reads sees nothing new until a later round succeeds
+                LOG.error("the page's tables could not be brought up to date", fault=error)
             took = time.perf_counter() - started
             await asyncio.sleep(max(PAUSE_SECONDS, PAUSE_TIMES * took))
+
+    async def _renew(self) -> None:
+        async for _ in stepwise(self.board.renew(self._wall())):
+            pass
+        self._renewed_at = time.monotonic()
+        news, self._news = self._news, asyncio.Event()
+        news.set()
 
     async def _close(self, _app: web.Application) -> None:
         """Streams end by themselves, so that the server need not wait for them."""

@@ -366,6 +366,27 @@ async def test_a_reader_that_reads_nothing_is_dropped(site, world, monkeypatch):
         await nobody_reads(site)
 
 
+async def test_a_fault_of_the_tables_ends_neither_the_process_nor_the_stream(site, world, monkeypatch):
+    populate(world)
+    async with site.reading() as stream:
+        await anext(stream)
+        await whole(stream, {})
+        renew, failed = site.streams.board.renew, asyncio.Event()
+
+        def fail(_now: float) -> Iterator[None]:
+            failed.set()
+            raise RuntimeError("dictionary changed size during iteration")
+            yield
+
+        monkeypatch.setattr(site.streams.board, "renew", fail)
+        async with asyncio.timeout(10):
+            await failed.wait()
+            monkeypatch.setattr(site.streams.board, "renew", renew)
+            world.see(builders.gpu_node("m", 4))
+            while "m" not in (await whole(stream, {})).get("nodes", {}):
+                pass
+
+
 async def test_many_rows_come_in_small_events(site, world, monkeypatch):
     monkeypatch.setattr(streams, "ROWS", 3)
     world.see(*(builders.gpu_node(f"n{n}") for n in range(10)))
