@@ -252,7 +252,7 @@ def test_every_binding_gives_a_role_that_exists_to_our_account_only() -> None:
         for obj in of_kind(kind):
             bound.add((obj["roleRef"]["kind"], obj["roleRef"]["name"]))
             assert obj["subjects"] == [{"kind": "ServiceAccount", "name": "muster", "namespace": "muster-system"}]
-    for_users = {("ClusterRole", name) for name in ("muster-edit", "muster-view", "muster-answers-view")}
+    for_users = {("ClusterRole", name) for name in ("muster-edit", "muster-view", "muster-page-view")}
     assert bound == (named - for_users) | stock
 
 
@@ -264,6 +264,9 @@ def test_the_page_is_served_to_the_pod_alone_and_may_ask_whose_a_token_is_and_wh
         ("authentication.k8s.io", "tokenreviews", "create"),
         ("authorization.k8s.io", "subjectaccessreviews", "create"),
     }
+    (view,) = [one for one in of_kind("ClusterRole") if one["metadata"]["name"] == "muster-page-view"]
+    (seeing,) = view["rules"]
+    assert (seeing["resources"], seeing["verbs"]) == (["workloads", "queues"], ["get", "list"])
 
 
 # --- live answers ------------------------------------------------------------------------------------
@@ -305,9 +308,8 @@ def test_the_api_service_reaches_the_extender_and_checks_its_certificate() -> No
 
 
 def test_readers_may_read_answers_only_and_our_account_gets_the_one_right_to_ask_about_them() -> None:
-    roles = {obj["metadata"]["name"]: obj for obj in documents(MANIFESTS / "answers" / "rbac.yaml")[:2]}
-    (view,) = [one for one in of_kind("ClusterRole") if one["metadata"]["name"] == "muster-answers-view"]
-    (reading,) = view["rules"]
+    roles = {obj["metadata"]["name"]: obj for obj in documents(MANIFESTS / "answers" / "rbac.yaml")[:3]}
+    (reading,) = roles["muster-answers-view"]["rules"]
     assert reading == {
         "apiGroups": ["visibility.muster.dev"],
         "resources": ["workloads", "queues"],
