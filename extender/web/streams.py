@@ -39,8 +39,8 @@ STREAMS, STREAMS_EACH = 64, 8
 ROWS = 200
 #: the tables are brought up to date so long after the last time, or so many times as long as that took
 PAUSE_SECONDS, PAUSE_TIMES = 0.1, 4.0
-#: tables of this age are good enough to begin with
-FRESH_SECONDS = 1.0
+#: tables of this age are good enough to begin with: what is new follows
+FRESH_SECONDS = 10.0
 #: a reader hears something so often, and who does not take it in for so long is dropped
 BEAT_SECONDS, SLOW_SECONDS = 5.0, 10.0
 #: rights are looked at so often
@@ -90,21 +90,25 @@ class Streams:
         """Keep the tables up to date while there are readers, for ever."""
         while True:
             await self._watched.wait()
-            started = time.perf_counter()
+            took = 0.0
             try:
-                await self._renew()
+                took = await self._renew()
             except Exception as error:
                 # a page is never worth the scheduler: who reads sees nothing new until a later round succeeds
                 LOG.error("the page's tables could not be brought up to date", fault=error)
-            took = time.perf_counter() - started
             await asyncio.sleep(max(PAUSE_SECONDS, PAUSE_TIMES * took))
 
-    async def _renew(self) -> None:
-        async for _ in stepwise(self.board.renew(self._wall())):
-            pass
+    async def _renew(self) -> float:
+        """One round; the seconds that it took itself, without the turns of others."""
+        took, begun = 0.0, time.perf_counter()
+        for _ in self.board.renew(self._wall()):
+            took += time.perf_counter() - begun
+            await asyncio.sleep(0)
+            begun = time.perf_counter()
         self._renewed_at = time.monotonic()
         news, self._news = self._news, asyncio.Event()
         news.set()
+        return took
 
     async def _close(self, _app: web.Application) -> None:
         """Streams end by themselves, so that the server need not wait for them."""

@@ -36,6 +36,7 @@ export class GpuMap {
   update(dirty) {
     const rows = this.state.tables.nodes;
     const nodes = dirty.get("nodes");
+    const painted = new Set(nodes);
     if (nodes !== undefined || dirty.has("cluster")) {
       const before = this.nodes.size;
       let moved = nodes?.size === 0;
@@ -43,8 +44,8 @@ export class GpuMap {
       if (moved || before !== this.nodes.size) this.arrange();
       this.tell();
     }
-    // a group may be told after the nodes that it stands on
-    for (const key of dirty.get("groups") ?? []) this.repaint(key);
+    // a group may be told, or go, at another time than the nodes that it stands on
+    for (const key of this.state.takeNamed()) this.repaint(key, painted);
     const { sees, complete } = this.state;
     this.empty.hidden = this.nodes.size > 0 || !complete;
     setText(this.empty, sees.nodes ? "No node has GPUs." : "Your token may not list nodes.");
@@ -161,10 +162,12 @@ export class GpuMap {
     }
   }
 
-  repaint(key) {
-    for (const node of new Set([...(this.cells.get(key) ?? [])].map((cell) => cell.parentNode))) {
-      const one = this.nodes.get(node?.dataset.node);
-      if (one !== undefined) this.paint(one);
+  repaint(key, painted) {
+    for (const cell of [...(this.cells.get(key) ?? [])]) {
+      const name = cell.parentNode.dataset.node;
+      if (painted.has(name)) continue;
+      painted.add(name);
+      this.paint(this.nodes.get(name));
     }
   }
 

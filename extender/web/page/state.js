@@ -16,6 +16,8 @@ export class State {
     this.at = 0;
     this.complete = false;
     this.dirty = new Map();
+    /** groups that came or went: their names are known now, or no more */
+    this.named = new Set();
     /** groups that run and that wait, kept up with each row */
     this.running = 0;
     this.waits = 0;
@@ -35,12 +37,15 @@ export class State {
     for (const [key, values] of put) {
       const row = {};
       for (let at = 0; at < names.length; at++) row[names[at]] = values[at];
-      this.count(table, rows.get(key), -1);
+      const before = rows.get(key);
+      if (before === undefined && table === "groups") this.named.add(key);
+      this.count(table, before, -1);
       rows.set(key, row);
       this.count(table, row, 1);
       dirty.add(key);
     }
     for (const key of gone) {
+      if (table === "groups") this.named.add(key);
       this.count(table, rows.get(key), -1);
       rows.delete(key);
       dirty.add(key);
@@ -64,6 +69,12 @@ export class State {
     const dirty = this.dirty;
     this.dirty = new Map();
     return dirty;
+  }
+
+  takeNamed() {
+    const named = this.named;
+    this.named = new Set();
+    return named;
   }
 
   get cluster() {
