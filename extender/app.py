@@ -22,7 +22,7 @@ from extender.kube import client, effects, errors, feeds, resources, scheduler
 from extender.replica import Replica
 from extender.runtime import census, process, stopping, tasks
 from extender.runtime.dispatcher import Dispatcher, Final, Transient
-from extender.runtime.owner import Owner
+from extender.runtime.owner import TURNS, Owner
 from extender.showing import Showing
 from extender.telemetry.metrics import ExtenderMetrics
 from extender.web import serve, tls
@@ -71,7 +71,7 @@ class _Process:
         self._api = api
         self._gate = gate
         self._effects = effects.Effects(api, told.cluster.namespace, lambda: datetime.datetime.now(datetime.UTC))
-        self._engine = Engine(told.nominate_above_nodes)
+        self._engine = Engine(told.nominate_above_nodes, TURNS)
         self._dispatcher = Dispatcher(self._write, self._report)
         self._wall = process.wall_clock()
         self._showing = None if told.page is None else self._show(told.page)

@@ -258,14 +258,11 @@ def test_every_binding_gives_a_role_that_exists_to_our_account_only() -> None:
 
 def test_the_page_is_served_to_the_pod_alone_and_may_ask_whose_a_token_is_and_what_that_user_may_do() -> None:
     assert flags("extender")["page-listen"].startswith("127.0.0.1:")
-    (role,) = [one for one in of_kind("ClusterRole") if one["metadata"]["name"] == "muster-page"]
-    asked = {(rule["apiGroups"][0], rule["resources"][0], *rule["verbs"]) for rule in role["rules"]}
-    assert asked == {
-        ("authentication.k8s.io", "tokenreviews", "create"),
-        ("authorization.k8s.io", "subjectaccessreviews", "create"),
-    }
-    (view,) = [one for one in of_kind("ClusterRole") if one["metadata"]["name"] == "muster-page-view"]
-    (seeing,) = view["rules"]
+    roles = {one["metadata"]["name"]: one["rules"] for one in of_kind("ClusterRole")}
+    asked = {(rule["apiGroups"][0], *rule["resources"], *rule["verbs"]) for rule in roles["muster-page"]}
+    reviews = (("authentication.k8s.io", "tokenreviews"), ("authorization.k8s.io", "subjectaccessreviews"))
+    assert asked == {(*review, "create") for review in reviews}
+    (seeing,) = roles["muster-page-view"]
     assert (seeing["resources"], seeing["verbs"]) == (["workloads", "queues"], ["get", "list"])
 
 
