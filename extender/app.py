@@ -20,7 +20,7 @@ from extender.core.engine import Engine
 from extender.core.reasons import Reason
 from extender.kube import client, effects, errors, feeds, resources, scheduler
 from extender.replica import Replica
-from extender.runtime import census, process, stopping, tasks
+from extender.runtime import census, journal, process, stopping, tasks
 from extender.runtime.dispatcher import Dispatcher, Final, Transient
 from extender.runtime.owner import TURNS, Owner
 from extender.showing import Showing
@@ -29,6 +29,7 @@ from extender.web import serve, tls
 from extender.web.gate_client import GateClient
 from extender.web.verbs import BODY_LIMIT, Verbs
 from extender.wire import objects, small
+from extender.wire.journal import Settings
 
 #: what is awaited beside the lists, as /readyz names it
 _HOLDS, _SCHEDULER = "the gate's holds", "a fit kube-scheduler"
@@ -55,6 +56,7 @@ async def _serve(told: settings.ExtenderSettings) -> None:
             body_limit=BODY_LIMIT,
         )
         await stack.enter_async_context(serve.serve(app, told.listen, told.tls))
+        stack.callback(parts.close)
         running = await stack.enter_async_context(tasks.Tasks())
         parts.start(running)
         await running.run_until(stop)
@@ -75,7 +77,9 @@ class _Process:
         self._dispatcher = Dispatcher(self._write, self._report)
         self._wall = process.wall_clock()
         self._showing = None if told.page is None else self._show(told.page)
-        self._owner = Owner(self._engine, self._carry_out, time.perf_counter, self._wall, metrics)
+        self._journal = self._recording(told.decision_log)
+        record = None if self._journal is None else self._journal.handled
+        self._owner = Owner(self._engine, self._carry_out, time.perf_counter, self._wall, metrics, record)
         self._replica = Replica(
             api,
             told,
@@ -105,6 +109,18 @@ class _Process:
 
     def _show(self, told: settings.Page) -> Showing:
         return Showing(self._api, told, self._engine, silent=self._silent, wall=self._wall, metrics=self._metrics)
+
+    def close(self) -> None:
+        """Nothing is handled any more."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def _recording(self, told: settings.DecisionLog | None) -> journal.Journal | None:
+        if told is None:
+            return None
+        return journal.Journal(
+            journal.room(told), self._engine, Settings(self._told.nominate_above_nodes), self._metrics
+        )
 
     def _answering(self, told: settings.Answers) -> Answering:
         return Answering(

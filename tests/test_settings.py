@@ -49,6 +49,7 @@ def test_the_extender_needs_no_option_in_a_pod():
         nominate_above_nodes=1000,
         answers=None,
         page=None,
+        decision_log=None,
     )
 
 
@@ -82,6 +83,9 @@ def test_every_option_of_the_extender_arrives(files):
             "--page-listen=0.0.0.0:8444",
             f"--page-cert={files['tls-cert']}",
             f"--page-key={files['tls-key']}",
+            "--decision-log=/var/log/muster",
+            "--decision-log-size=3",
+            "--decision-log-files=2",
             "--log-level=debug",
             "--log-format=text",
         ],
@@ -100,6 +104,7 @@ def test_every_option_of_the_extender_arrives(files):
             settings.Listen("::", 8443), settings.KeyPair("/not/there/yet.crt", "/not/there/yet.key")
         ),
         page=settings.Page(settings.Listen("0.0.0.0", 8444), settings.KeyPair(files["tls-cert"], files["tls-key"])),
+        decision_log=settings.DecisionLog("/var/log/muster", 3, 2),
     )
 
 
