@@ -22,6 +22,7 @@ from extender.replica import Replica
 from extender.runtime import census, journal, process, stopping, tasks
 from extender.runtime.dispatcher import Dispatcher, Final, Transient
 from extender.runtime.owner import TURNS, Owner
+from extender.showing import Showing
 from extender.telemetry.metrics import ExtenderMetrics
 from extender.web import serve, tls
 from extender.web.gate_client import GateClient
@@ -75,9 +76,10 @@ class _Process:
         self._engine = made_of.engine()
         self._dispatcher = Dispatcher(self._write, self._report)
         self._wall = process.wall_clock()
+        self._showing = None if told.page is None else self._show(told.page)
         self._journal = self._recording(told.decision_log, made_of)
         record = None if self._journal is None else self._journal.handled
-        self._owner = Owner(self._engine, self._dispatcher.put, time.perf_counter, self._wall, metrics, record)
+        self._owner = Owner(self._engine, self._carry_out, time.perf_counter, self._wall, metrics, record)
         self._replica = Replica(
             api,
             told,
@@ -102,6 +104,11 @@ class _Process:
         running.start("census", census.take(self._engine, self._metrics))
         if self._told.answers is not None:
             self._answering(self._told.answers).start(running)
+        if self._showing is not None:
+            self._showing.start(running)
+
+    def _show(self, told: settings.Page) -> Showing:
+        return Showing(self._api, told, self._engine, silent=self._silent, wall=self._wall, metrics=self._metrics)
 
     def close(self) -> None:
         """Nothing is handled any more."""
@@ -146,6 +153,11 @@ class _Process:
     def _acts(self, active: bool) -> None:
         if self.verbs.ready:
             self._owner.post(messages.ActivityChanged(active))
+
+    def _carry_out(self, effect: messages.Effect, cause: str) -> None:
+        if self._showing is not None and isinstance(effect, messages.Evict):
+            self._showing.evicting(effect)
+        self._dispatcher.put(effect, cause)
 
     async def _write(self, effect: messages.Effect) -> None:
         if not self._engine.active:

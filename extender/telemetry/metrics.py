@@ -19,10 +19,10 @@ VERB_SECONDS = (
 )
 HOLD_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 3600)
 
-#: what readers of live answers ask for; the rest is discovery and what is not served
-ANSWERED = frozenset({"workloads", "queues", "plans", "drainplans", "queueplans"})
-#: with the codes that are told: answered, malformed, not known, not allowed, not there, ours to mend, not now
-ANSWER_CODES = frozenset({"200", "400", "401", "403", "404", "405", "406", "500", "503"})
+#: what readers of live answers ask for, in the API or in the page; the rest is discovery and what is not served
+ANSWERED = frozenset({"workloads", "queues", "plans", "drainplans", "queueplans", "page"})
+#: with the codes that are told: answered, malformed, not known, not allowed, not there, too many, ours to mend, not now
+ANSWER_CODES = frozenset({"200", "400", "401", "403", "404", "405", "406", "429", "500", "503"})
 VERBS = frozenset({"filter", "prioritize", "preempt"})
 #: foreign: not ours, passed unchanged; placed and refused: answers for our pods; error: told to the scheduler
 #: as such; malformed: not a message of the scheduler

@@ -118,7 +118,7 @@ class Handlers:
         await self._allow(request, wire.WORKLOADS, namespace, name)
         named, key = wire.parse_name(name), None
         if named is not None:
-            async for one in _stepwise(self._answers.find(namespace, *named)):
+            async for one in stepwise(self._answers.find(namespace, *named)):
                 key = one
         await self._count()
         found = None if key is None else self._workload(key, closer=True)
@@ -133,7 +133,7 @@ class Handlers:
         limit, behind = _wanted(request)
         page: list[tuple[str, str, GroupKey]] = []
         left = 0
-        async for some in _stepwise(self._answers.groups(namespace)):
+        async for some in stepwise(self._answers.groups(namespace)):
             named = [(here, wire.name_of(source, name), key) for here, source, name, key in some]
             later = [one for one in named if one[:2] > behind]
             left += len(later)
@@ -159,7 +159,7 @@ class Handlers:
         rest = [name for name in self._answers.queues() if name > behind]
         page = rest[:limit]
         await self._count()
-        items = [item async for name in _stepwise(page) if (item := self._queue(name)) is not None]
+        items = [item async for name in stepwise(page) if (item := self._queue(name)) is not None]
         return self._shown(
             request, wire.QUEUES, items, _more(len(rest) - len(page), ("", page[-1] if page else behind))
         )
@@ -197,7 +197,7 @@ class Handlers:
     async def _count(self) -> None:
         """Bring positions up to date; who comes while that is done waits for it."""
         async with self._counting:
-            async for _ in _stepwise(self._answers.count(self._wall())):
+            async for _ in stepwise(self._answers.count(self._wall())):
                 pass
 
     async def _made(self, keys: Iterable[GroupKey]) -> AsyncIterator[wire.Object]:
@@ -287,7 +287,7 @@ class Handlers:
         raise Refused(401, "Unauthorized", "Unauthorized")
 
 
-async def _stepwise(steps: Iterable[T]) -> AsyncIterator[T]:
+async def stepwise(steps: Iterable[T]) -> AsyncIterator[T]:
     """The steps, with a turn for filter calls after each."""
     for step in steps:
         yield step
