@@ -18,10 +18,12 @@ from extender.answering import Answering
 from extender.core import messages
 from extender.core.engine import Engine
 from extender.core.reasons import Reason
+from extender.core.series import Series
 from extender.kube import client, effects, errors, feeds, resources, scheduler
 from extender.replica import Replica
 from extender.runtime import census, process, stopping, tasks
 from extender.runtime.dispatcher import Dispatcher, Final, Transient
+from extender.runtime.evictions import Evictions
 from extender.runtime.owner import Owner
 from extender.telemetry.metrics import ExtenderMetrics
 from extender.web import serve, tls
@@ -73,6 +75,8 @@ class _Process:
         self._engine = Engine(told.nominate_above_nodes)
         self._dispatcher = Dispatcher(self._write, self._report)
         self._wall = process.wall_clock()
+        self._series = Series()
+        self._evictions = Evictions(metrics, self._wall)
         self._owner = Owner(self._engine, self._dispatcher.put, time.perf_counter, self._wall, metrics)
         self._replica = Replica(
             api,
@@ -95,7 +99,7 @@ class _Process:
         running.start("owner", self._owner.run())
         running.start("dispatcher", self._dispatcher.run())
         running.start("holds", self._gate.follow_holds(self._holds_seen))
-        running.start("census", census.take(self._engine, self._metrics))
+        running.start("census", census.take(self._engine, self._metrics, self._series, self._wall))
         if self._told.answers is not None:
             self._answering(self._told.answers).start(running)
 
@@ -104,6 +108,7 @@ class _Process:
             self._api,
             told,
             self._engine,
+            self._series,
             silent=self._silent,
             wall=self._wall,
             metrics=self._metrics,
@@ -150,4 +155,6 @@ class _Process:
             raise Transient(str(error), again) from error
 
     def _report(self, event: messages.EffectDone) -> None:
+        if isinstance(event.effect, messages.Evict) and not event.error:
+            self._evictions.done(event.effect.ground, self._engine.world.pods.get(event.effect.uid))
         self._owner.post(event)

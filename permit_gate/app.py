@@ -82,6 +82,7 @@ class Process:
         )
         self._replica = Replica(api, told, metrics, feeds.GANGS, self._owner.post, ready=self._ready, acts=self._acts)
         handlers = Handlers(self._owner, self._replica.leadership, metrics)
+        metrics.oldest_hold(handlers.oldest)
         self.app = serve.application(
             [*handlers.routes(), *serve.health_routes(self._replica.not_ready, metrics.registry)], BODY_LIMIT
         )

@@ -47,7 +47,7 @@ class Engine:
         self.active = False
         self._cycle = Cycle(self.world, nominate_above, turns)
         self._plans = self._cycle.plans
-        self.entries = self._cycle.entries
+        self.entries, self.starts = self._cycle.entries, self._cycle.starts  # starts: whoever takes note empties it
         cycle = self._cycle
         self.view = View(self.world, self._plans, self.entries, cycle.vacancy, cycle.pending, cycle.room, cycle.facts)
         #: effects that undo a plan and could not be carried out, with the time to try again
