@@ -56,6 +56,7 @@ async def _serve(told: settings.ExtenderSettings) -> None:
             body_limit=BODY_LIMIT,
         )
         await stack.enter_async_context(serve.serve(app, told.listen, told.tls))
+        await stack.enter_async_context(serve.metrics(metrics.registry, told.metrics_listen))
         running = await stack.enter_async_context(tasks.Tasks())
         parts.start(running)
         await running.run_until(stop)

@@ -59,6 +59,7 @@ async def running(told: settings.GateSettings) -> AsyncIterator[tuple[int, tasks
         # left in the opposite order: the tasks live until the last call is answered
         eternal = await stack.enter_async_context(tasks.Tasks())
         port = await stack.enter_async_context(serve.serve(parts.app, told.listen, told.tls, cancel_abandoned=True))
+        await stack.enter_async_context(serve.metrics(metrics.registry, told.metrics_listen))
         parts.start(eternal)
         yield port, eternal
 

@@ -143,12 +143,14 @@ def _starts(engine: Engine, gpus: Gpus, series: Series, now: float) -> None:
 
 
 def _gpus(engine: Engine, metrics: Metrics, series: Series, now: float) -> None:
-    """Tell what becomes of the GPUs; a replica that does not act knows of no plans, and keeps no series."""
-    pools, queues = utilisation.of_pools(engine), utilisation.of_queues(engine)
+    """Tell what becomes of the GPUs. A replica that does not act knows of no plans: it tells nothing, so that the sums
+    over both replicas are true."""
+    active = engine.active
+    pools, queues = (utilisation.of_pools(engine), utilisation.of_queues(engine)) if active else ({}, {})
     metrics.gpus.show(pools, queues)
-    metrics.gpus.oldest(utilisation.oldest(engine, now))
+    metrics.gpus.oldest(utilisation.oldest(engine, now) if active else {})
     metrics.fragmented(sum(figures[_FRAGMENTED] for figures in pools.values()))
-    if engine.active and series.due(now):
+    if active and series.due(now):
         series.note(now, pools, queues)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
-
 import pytest
 
 from docs import generate, troubles
@@ -14,12 +12,12 @@ from extender.core.reasons import KIND_OF, Ground, Overcommit, Reason, Refusal
 from extender.wire import answers, status
 from tests import builders
 
-DOCS = pathlib.Path(generate.__file__).parent
+DOCS = generate.ROOT / "docs"
 
 
 @pytest.mark.parametrize("name", generate.PAGES)
 def test_a_generated_page_is_what_its_generator_gives(name: str) -> None:
-    assert (DOCS / name).read_text() == generate.PAGES[name](), "run `python -m docs.generate`"
+    assert (generate.ROOT / name).read_text() == generate.PAGES[name](), "run `python -m docs.generate`"
 
 
 def rows(page: str) -> list[list[str]]:
