@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from extender.cli import problems
 from extender.cli.problems import Problem
 from extender.kube import client, errors, resources
-from extender.wire import answers, objects
+from extender.wire import answers, objects, usages
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -146,7 +146,7 @@ class Cluster:
                 return None
             self._without(problems.NO_LIVE, problems.INSTALL_LIVE)
         except errors.Forbidden as error:
-            self._note(f"without live answers: {error.message}")
+            self.note(f"without live answers: {error.message}")
         except (errors.ServerError, errors.Unreadable, errors.TooManyRequests) as error:
             self._without(f"{problems.LIVE_AWAY} ({error})", problems.LIVE_MEND)
         except errors.KubeError as error:
@@ -184,10 +184,21 @@ class Cluster:
         """What would become of a group; a Problem where nothing answers, as objects do not tell."""
         path = f"/apis/{answers.API_VERSION}/namespaces/{resources.quote(namespace)}/plans"
         body = {"apiVersion": answers.API_VERSION, "kind": answers.PLANS.kind, "spec": spec}
+        made = await self._needed(lambda: self.api.request("POST", path, body=body), answers.PLANS)
+        status = client.decode_object(made).get("status")
+        return status if isinstance(status, dict) else {}
+
+    async def usage(self, since: str, until: str) -> Object:
+        """What became of the GPUs between two times; a Problem where nothing answers, as objects do not tell."""
+        path, query = f"/apis/{answers.API_VERSION}/usages/{usages.GPUS}", {"since": since, "until": until}
+        found = await self._needed(lambda: self.api.read(path, query=query), answers.USAGES)
+        status = found.get("status")
+        return status if isinstance(status, dict) else {}
+
+    async def _needed(self, ask: Callable[[], Awaitable[T]], resource: answers.Resource) -> T:
+        """A live answer without which there is nothing to say."""
         try:
-            made = await _answered(lambda: self.api.request("POST", path, body=body))
-            status = client.decode_object(made).get("status")
-            return status if isinstance(status, dict) else {}
+            return await _answered(ask)
         except errors.NotFound as error:
             raise Problem(problems.NO_LIVE, problems.INSTALL_LIVE) from error
         except (errors.Invalid, errors.Conflict) as error:
@@ -195,12 +206,13 @@ class Cluster:
         except errors.ServerError as error:
             raise Problem(f"{problems.LIVE_AWAY} ({error})", problems.LIVE_MEND) from error
         except errors.KubeError as error:
-            raise self._problem(error, f"{answers.PLANS.plural}.{answers.GROUP}") from error
+            raise self._problem(error, f"{resource.plural}.{answers.GROUP}") from error
 
     def _without(self, what: str, mend: str) -> None:
         self._no_live = True
-        self._note(f"{what}; {mend}")
+        self.note(f"{what}; {mend}")
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Say this beside the output, once."""
         if text not in self.notes:
             self.notes.append(text)
