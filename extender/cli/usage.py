@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from extender.cli import tables
@@ -23,6 +23,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _USED = "used %"
 _POOL = ("gpus", _USED, *STATES)
 _TITLES = {"outOfUse": "OUT OF USE"}
+_STARTS = ("QUEUE", "GPUS", "STARTED", "WAITED 50 %", "90 %", "TO RUN 50 %", "90 %")
 MEND = "say how long ago, as 90m, 24h or 2d, or a time as 2026-01-31T12:00:00Z"
 
 
@@ -73,31 +74,24 @@ def _note(cluster: Cluster, window: Object) -> None:
 
 
 def show(told: Object, paint: tables.Paint) -> Iterator[str]:
-    """Tables: all GPUs and those of each pool, of each queue, and how long groups waited."""
+    """Tables: all GPUs and those of each pool, of each queue, and how long groups waited; `before -> after`."""
     windows = told["windows"]
-    names = [one["name"] for one in windows] if len(windows) > 1 else [""]
     for one in windows:
         label = f"{one['name']}: " if len(windows) > 1 else ""
         yield f"{label}{one['since']} to {one['until']}, {one['points']} points"
     yield ""
-    yield from tables.table(("POOL", *_heads(_POOL, names)), _pools(windows), paint)
+    everything = ("all", *_cells([one["cluster"] for one in windows], _POOL))
+    yield from tables.table(("POOL", *_heads(_POOL)), [everything, *_rows(windows, "pools", _POOL, "  ")], paint)
     if any(one["queues"] for one in windows):
         yield ""
-        yield from tables.table(("QUEUE", *_heads(OF_QUEUE, names)), _rows(windows, "queues", OF_QUEUE), paint)
+        yield from tables.table(("QUEUE", *_heads(OF_QUEUE)), _rows(windows, "queues", OF_QUEUE), paint)
     if any(one["starts"] for one in windows):
         yield ""
-        heads = ("STARTED", "WAITED 50 %", "90 %", "TO RUN 50 %", "90 %")
-        yield from tables.table(("QUEUE", "GPUS", *_heads(heads, names)), _starts(windows), paint)
+        yield from tables.table(_STARTS, _starts(windows), paint)
 
 
-def _heads(fields: Sequence[str], names: Sequence[str]) -> list[str]:
-    """A column of each field for each window, side by side."""
-    return [f"{_TITLES.get(field, field.upper())} {name}".strip() for field in fields for name in names]
-
-
-def _pools(windows: Sequence[Object]) -> Iterator[tuple[object, ...]]:
-    yield ("all", *_cells([one["cluster"] for one in windows], _POOL))
-    yield from _rows(windows, "pools", _POOL, "  ")
+def _heads(fields: Sequence[str]) -> list[str]:
+    return [_TITLES.get(field, field.upper()) for field in fields]
 
 
 def _rows(
@@ -109,13 +103,18 @@ def _rows(
 
 
 def _cells(rows: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> list[str]:
-    return [f"{_number(row, field):.1f}".removesuffix(".0") for field in fields for row in rows]
+    return [_beside(f"{_number(row, field):.1f}".removesuffix(".0") for row in rows) for field in fields]
 
 
 def _number(row: Mapping[str, Any], field: str) -> float:
     if field == _USED:
         return 100 * float(row.get("allocated", 0)) / float(row.get("gpus") or 1)
     return float(row.get(field, 0))
+
+
+def _beside(texts: Iterable[str]) -> str:
+    """What was and what is, in one cell."""
+    return " -> ".join(dict.fromkeys(texts))
 
 
 def _starts(windows: Sequence[Object]) -> Iterator[tuple[object, ...]]:
@@ -125,10 +124,12 @@ def _starts(windows: Sequence[Object]) -> Iterator[tuple[object, ...]]:
             next((row for row in one["starts"] if (row["queue"], row["size"]) == (queue, size)), None)
             for one in windows
         ]
-        cells: list[object] = [row["count"] if row else 0 for row in found]
-        for name in ("waitedSeconds", "startingSeconds"):
-            for part in ("p50", "p90"):
-                cells += [f"< {_span(row[name][part])}" if row else "-" for row in found]
+        cells = [_beside(str(row["count"]) if row else "0" for row in found)]
+        cells += [
+            _beside(f"<= {_span(row[name][part])}" if row else "-" for row in found)
+            for name in ("waitedSeconds", "startingSeconds")
+            for part in ("p50", "p90")
+        ]
         yield (queue, size, *cells)
 
 
