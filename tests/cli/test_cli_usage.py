@@ -42,7 +42,7 @@ def course() -> Series:
     """Half used for an hour, then three quarters; the last hour before NOW is the better one."""
     made = Series()
     for minute in range(120):
-        used = 8.0 if minute <= 60 else 12.0
+        used = 8.0 if minute < 60 else 12.0
         pools = {"a100": [used, 0, 0, 1, 15 - used, 0]}
         assert len(pools["a100"]) == len(STATES)
         queues = {"research": [used, 0, 0, 4.0, 16, 0]}
