@@ -80,7 +80,7 @@ def show(told: Object, paint: tables.Paint) -> Iterator[str]:
         label = f"{one['name']}: " if len(windows) > 1 else ""
         yield f"{label}{one['since']} to {one['until']}, {one['points']} points"
     yield ""
-    everything = ("all", *_cells([one["cluster"] for one in windows], _POOL))
+    everything = ("all", *_cells([one["cluster"] if one["points"] else None for one in windows], _POOL))
     yield from tables.table(("POOL", *_heads(_POOL)), [everything, *_rows(windows, "pools", _POOL, "  ")], paint)
     if any(one["queues"] for one in windows):
         yield ""
@@ -98,18 +98,22 @@ def _rows(
     windows: Sequence[Object], what: str, fields: Sequence[str], indent: str = ""
 ) -> Iterator[tuple[object, ...]]:
     for name in sorted({row["name"] for one in windows for row in one[what]}):
-        found: list[Object] = [next((row for row in one[what] if row["name"] == name), {}) for one in windows]
+        found: list[Object | None] = [
+            next((row for row in one[what] if row["name"] == name), {}) if one["points"] else None for one in windows
+        ]
         yield (indent + name, *_cells(found, fields))
 
 
-def _cells(rows: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> list[str]:
-    return [_beside(f"{_number(row, field):.1f}".removesuffix(".0") for row in rows) for field in fields]
+def _cells(rows: Sequence[Mapping[str, Any] | None], fields: Sequence[str]) -> list[str]:
+    return [_beside(_number(row, field) for row in rows) for field in fields]
 
 
-def _number(row: Mapping[str, Any], field: str) -> float:
-    if field == _USED:
-        return 100 * float(row.get("allocated", 0)) / float(row.get("gpus") or 1)
-    return float(row.get(field, 0))
+def _number(row: Mapping[str, Any] | None, field: str) -> str:
+    """To one place; of a time without a point nothing is known."""
+    if row is None:
+        return "-"
+    whole = 100 * float(row.get("allocated", 0)) / float(row.get("gpus") or 1) if field == _USED else row.get(field, 0)
+    return f"{whole:.1f}".removesuffix(".0")
 
 
 def _beside(texts: Iterable[str]) -> str:
@@ -120,7 +124,7 @@ def _beside(texts: Iterable[str]) -> str:
 def _starts(windows: Sequence[Object]) -> Iterator[tuple[object, ...]]:
     keys = list(dict.fromkeys((row["queue"], row["size"]) for one in windows for row in one["starts"]))
     for queue, size in sorted(keys, key=lambda key: key[0]):
-        found = [
+        found: list[Object | None] = [
             next((row for row in one["starts"] if (row["queue"], row["size"]) == (queue, size)), None)
             for one in windows
         ]

@@ -83,6 +83,9 @@ def test_where_less_is_known_than_was_asked_for_it_is_said() -> None:
     out, said = run(Answering(Series()), "usage", "--since", "1h")
     assert "0 points" in out
     assert "nothing is known yet" in said
+    out, said = run(Answering(course()), "usage", "--since", "4h", "--compare", "3h")
+    assert "nothing is known before 2025-12-31T22:10:00Z" in said
+    assert "- -> 10" in next(line for line in out.splitlines() if line.startswith("all"))
 
 
 @pytest.mark.parametrize(
