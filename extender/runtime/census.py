@@ -96,7 +96,7 @@ async def take(engine: Engine, metrics: Metrics, series: Series, wall: Callable[
         if number % USAGE_ROUNDS == 0:
             metrics.usage_difference(engine.check_usage())
             unread = _tell_unread(engine, metrics, unread)
-            _gpus(engine, metrics, series, wall())
+            await _gpus(engine, metrics, series, wall)
             wrong = _network(engine, metrics, wrong)
         over = _overcommits(engine)
         metrics.overcommitted(Counter(over.values()))
@@ -142,11 +142,14 @@ def _starts(engine: Engine, gpus: Gpus, series: Series, now: float) -> None:
     series.started(now, starts)
 
 
-def _gpus(engine: Engine, metrics: Metrics, series: Series, now: float) -> None:
-    """Tell what becomes of the GPUs. A replica that does not act knows of no plans: it tells nothing, so that the sums
-    over both replicas are true."""
-    active = engine.active
-    pools, queues = (utilisation.of_pools(engine), utilisation.of_queues(engine)) if active else ({}, {})
+async def _gpus(engine: Engine, metrics: Metrics, series: Series, wall: Callable[[], float]) -> None:
+    """Tell what becomes of the GPUs, with a turn for filter calls between two sums. A replica that does not act knows
+    of no plans: it tells nothing, so that the sums over both replicas are true."""
+    active, now = engine.active, wall()
+    pools = utilisation.of_pools(engine) if active else {}
+    await asyncio.sleep(0)
+    queues = utilisation.of_queues(engine) if active else {}
+    await asyncio.sleep(0)
     metrics.gpus.show(pools, queues)
     metrics.gpus.oldest(utilisation.oldest(engine, now) if active else {})
     metrics.fragmented(sum(figures[_FRAGMENTED] for figures in pools.values()))

@@ -58,7 +58,8 @@ class ExtenderMetrics:
         #: children by label values: looking one up costs more than counting
         self._verb_child = functools.cache(self._verb.labels)
         self._awaited = verb.of(
-            "muster_extender_filter_awaited_seconds", "Filter calls that awaited a cycle, not counted above."
+            "muster_extender_filter_awaited_seconds",
+            "Filter calls that awaited a cycle; muster_extender_verb_seconds does not count them.",
         )
         self._answer = verb.of(
             "muster_extender_answer_seconds", "Answering readers of live answers.", ("resource", "code")
@@ -201,7 +202,7 @@ class GateMetrics:
         gauge = _Gauges(self.registry)
         self._held = gauge.of("muster_gate_held_binds", "Bind calls that are not answered yet.")
         self._oldest = gauge.of(
-            "muster_gate_oldest_hold_seconds", "For how long the oldest of those has been held; 0 when there is none."
+            "muster_gate_oldest_hold_seconds", "For how long the oldest held bind call has been held; 0 when none is."
         )
         self._active = gauge.of("muster_gate_active", "1 while this replica acts.")
         self._rounds = Counter(

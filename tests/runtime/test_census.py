@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from extender.core import messages, series
@@ -66,13 +68,13 @@ class Gpus:
         self.lost.append(gpus)
 
 
-def test_gpus_are_told_by_the_replica_that_acts_and_kept_once_a_minute() -> None:
+async def test_gpus_are_told_by_the_replica_that_acts_and_kept_once_a_minute() -> None:
     told, kept, driver = Gpus(), series.Series(), Driver(gpu_node("n0", 8))
     pod = make_pod("alone", {GPU: 3}, created=driver.now - 5)
     driver.see(bound(make_pod("other", {GPU: 2}, scheduler="other"), "n0"), pod, make_pod("large", {GPU: 9}))
     driver.tick()
     for seconds in (0, 10, 20, 70):
-        census._gpus(driver.engine, told, kept, driver.now + seconds)
+        await census._gpus(driver.engine, told, kept, functools.partial(float, driver.now + seconds))
     ((pools, queues), *_) = told.shown
     assert dict(zip(series.STATES, pools["all nodes"], strict=True)) == {
         **{"allocated": 2, "held": 3, "reserved": 0, "fragmented": told.lost[0], "idle": 3 - told.lost[0]},
@@ -89,6 +91,6 @@ def test_gpus_are_told_by_the_replica_that_acts_and_kept_once_a_minute() -> None
     assert (start.gpus, start.waited, start.starting) == (3, 5, 2)
     assert [line.count for line in kept.between(0, driver.now + 100).lines] == [1]
     driver.send(messages.ActivityChanged(False))
-    census._gpus(driver.engine, told, kept, driver.now + 1000)
+    await census._gpus(driver.engine, told, kept, lambda: driver.now + 1000)
     assert (told.shown[-1], told.ages[-1], told.lost[-1]) == (({}, {}), {}, 0)
     assert kept.between(0, driver.now + 2000).points == 2
