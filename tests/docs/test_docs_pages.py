@@ -17,7 +17,7 @@ DOCS = generate.ROOT / "docs"
 
 @pytest.mark.parametrize("name", generate.PAGES)
 def test_a_generated_page_is_what_its_generator_gives(name: str) -> None:
-    assert (generate.ROOT / name).read_text() == generate.PAGES[name](), "run `python -m docs.generate`"
+    assert (generate.ROOT / name).read_text() == generate.PAGES[name](), "run `make docs`"
 
 
 def rows(page: str) -> list[list[str]]:
