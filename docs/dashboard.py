@@ -14,6 +14,7 @@ DOCS = "${docs}"
 SOURCE = {"type": "prometheus", "uid": "${source}"}
 _QUEUE, _POOL = 'queue=~"$queue"', 'pool=~"$pool"'
 _HEIGHT, _WIDTH = 8, 12
+_ALLOCATED = f'sum(muster_extender_pool_gpus{{{_POOL},state="allocated"}}) / sum(muster_extender_pool_gpus{{{_POOL}}})'
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,18 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "GPUs that have work, and how busy they are",
             "Allocated of all; and, where NVIDIA's DCGM exporter is, what those with a pod compute.",
             (
-                (
-                    f'sum(muster_extender_pool_gpus{{{_POOL},state="allocated"}}) '
-                    f"/ sum(muster_extender_pool_gpus{{{_POOL}}})",
-                    "allocated",
-                ),
+                (_ALLOCATED, "allocated"),
                 ('avg(DCGM_FI_DEV_GPU_UTIL{pod!=""}) / 100', "busy, of those with a pod (DCGM)"),
                 ("avg(DCGM_FI_DEV_GPU_UTIL) / 100", "busy, of all (DCGM)"),
+            ),
+            unit="percentunit",
+        ),
+        Panel(
+            "Allocated now, and so long before",
+            "Part of the GPUs; the variable says how long before: before and after a change, side by side.",
+            (
+                (_ALLOCATED, "now"),
+                (_ALLOCATED.replace("}", "} offset $before"), "$before before"),
             ),
             unit="percentunit",
         ),
@@ -178,7 +184,7 @@ def dashboard() -> dict[str, Any]:
         "editable": True,
         "refresh": "30s",
         "time": {"from": "now-24h", "to": "now"},
-        "templating": {"list": [_source(), *map(_variable, ("queue", "pool")), _docs()]},
+        "templating": {"list": [_source(), *map(_variable, ("queue", "pool")), _before(), _docs()]},
         "links": [
             {"title": title, "type": "link", "url": f"{DOCS}/{name}.md", "targetBlank": True}
             for title, name in (("Troubleshooting", "troubleshooting"), ("Metrics", "metrics"), ("Queues", "queues"))
@@ -190,6 +196,14 @@ def dashboard() -> dict[str, Any]:
 
 def _source() -> dict[str, Any]:
     return {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+
+
+def _before() -> dict[str, Any]:
+    """How long before the panel of two times looks."""
+    options = [{"text": text, "value": text, "selected": text == "1d"} for text in ("1h", "6h", "1d", "7d", "28d")]
+    query = ",".join(str(one["value"]) for one in options)
+    current = {"text": "1d", "value": "1d"}
+    return {"name": "before", "type": "custom", "query": query, "options": options, "current": current}
 
 
 def _docs() -> dict[str, Any]:

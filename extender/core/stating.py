@@ -6,6 +6,7 @@ decide when to write.
 
 from __future__ import annotations
 
+from extender.core.ids import Source
 from extender.core.membership import Standing, Tally
 from extender.core.messages import StateGroup
 from extender.core.model import Group
@@ -15,9 +16,11 @@ from extender.core.planning import Entry
 STATE_AFTER_SECONDS = 1.0
 #: a statement that could not be written is tried again after this time
 RETRY_SECONDS = 10.0
-#: so long after one reason of a wait was written the next one may be, the last pause for ever. A statement is two or
-#: three writes: in no hour are there more than five of them
+#: so long after one reason of a wait was written the next one may be, the last pause for ever. A statement is two
+#: writes, status and Event, so that in no hour there are more than ten of them
 PAUSES = (0.0, 0.0, 60.0, 1200.0, 2400.0)
+#: the same where the reason is an annotation, and so a third write
+PAUSES_OF_THREE = (0.0, 60.0, 3600.0)
 PENDING, RUNNING = "Pending", "Running"
 
 
@@ -52,7 +55,8 @@ def known(entry: Entry, group: Group) -> tuple[str, str, int]:
 
 def pause_until(entry: Entry) -> float:
     """No further reason of the same wait is written before this time."""
-    return entry.told_at + PAUSES[min(entry.told, len(PAUSES)) - 1] if entry.told else 0.0
+    pauses = PAUSES_OF_THREE if entry.key.source is Source.SCHEDULER_PLUGINS else PAUSES
+    return entry.told_at + pauses[min(entry.told, len(pauses)) - 1] if entry.told else 0.0
 
 
 def only_a_reason(statement: StateGroup, before: tuple[str, str, int]) -> bool:

@@ -9,7 +9,8 @@ from engine_driver import Driver
 
 from extender.core import messages, stating
 from extender.core.ids import Source
-from extender.core.reasons import Reason
+from extender.core.reasons import Reason, Refusal
+from extender.wire import status
 from tests import builders
 from tests.builders import GPU, gpu_node, make_group, make_pods
 
@@ -31,12 +32,21 @@ def restless(seconds: float, step: float, source: Source = Source.MUSTER) -> tup
     return driver, told
 
 
-@pytest.mark.parametrize("step", [20.0, 900.0])
-def test_the_reason_of_a_wait_is_written_five_times_an_hour_at_most(step: float) -> None:
-    _, told = restless(1.2 * HOUR, step)
+@pytest.mark.parametrize(
+    ("step", "source", "most"),
+    [(20.0, Source.MUSTER, 5), (900.0, Source.VOLCANO, 5), (60.0, Source.SCHEDULER_PLUGINS, 3)],
+)
+def test_the_reason_of_a_wait_is_written_only_so_often_in_an_hour(step: float, source: Source, most: int) -> None:
+    _, told = restless(1.2 * HOUR, step, source)
     assert len(told) > 2
     for begin, _ in told:
-        assert len([at for at, _ in told if begin <= at < begin + HOUR]) <= 5
+        assert len([at for at, _ in told if begin <= at < begin + HOUR]) <= most
+    key = builders.group_key("train", source)
+    bodies = status.patches(
+        messages.StateGroup(key, "u", "Pending", Refusal(Reason.QUEUED), 1, False, (2, 0, 0, 0)), "now"
+    )
+    writes = 1 + (bodies.status is not None) + (bodies.annotations is not None)  # the Event is one
+    assert writes * most <= 10
     assert {word for _, word in told} == {Reason.RESOURCES.value, Reason.FRAGMENTED.value}
 
 
@@ -61,7 +71,8 @@ def test_another_generation_and_another_phase_are_written_at_once() -> None:
     assert [one.phase for one in driver.ticks(3) if isinstance(one, messages.StateGroup)] == ["Running"]
 
 
-def test_pauses_keep_the_budget_whenever_the_hour_begins() -> None:
-    times = [sum(stating.PAUSES[:number]) for number in range(len(stating.PAUSES) + 1)]
-    times += [times[-1] + stating.PAUSES[-1] * number for number in range(1, 9)]
-    assert max(sum(1 for one in times if begin <= one < begin + HOUR) for begin in times) == 5
+@pytest.mark.parametrize(("pauses", "most"), [(stating.PAUSES, 5), (stating.PAUSES_OF_THREE, 3)])
+def test_pauses_keep_the_budget_whenever_the_hour_begins(pauses: tuple[float, ...], most: int) -> None:
+    times = [sum(pauses[:number]) for number in range(len(pauses) + 1)]
+    times += [times[-1] + pauses[-1] * number for number in range(1, 9)]
+    assert max(sum(1 for one in times if begin <= one < begin + HOUR) for begin in times) == most

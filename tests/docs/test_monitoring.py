@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from docs import figures, generate
+from extender.core.reasons import KIND_OF, Kind, Reason
 from extender.telemetry.metrics import ExtenderMetrics, GateMetrics
 from tests import promtool
 
@@ -60,7 +61,9 @@ def expressions() -> dict[str, str]:
     found = {f"alert {rule['alert']}": rule["expr"] for rule in rules()}
     for panel in panels():
         for target in panel["targets"]:
-            expr = target["expr"].replace("$__rate_interval", "5m").replace("$queue", ".*").replace("$pool", ".*")
+            expr = target["expr"]
+            for name, value in (("__rate_interval", "5m"), ("queue", ".*"), ("pool", ".*"), ("before", "1d")):
+                expr = expr.replace(f"${name}", value)
             found[f"panel {panel['title']} {target['refId']}"] = expr
     return found
 
@@ -120,6 +123,12 @@ def test_alerts_fire_when_something_is_wrong_and_only_then(tool: str) -> None:
     assert {rule["alert"] for rule in rules()} <= set(re.findall(r'alertname="(\w+)"', firing))
 
 
+def test_the_alert_of_waits_that_need_a_person_knows_all_reasons_that_do() -> None:
+    (expr,) = [rule["expr"] for rule in rules() if rule["alert"] == "MusterWaitsForAPerson"]
+    (words,) = re.findall(r'reason=~"([^"]*)"', expr)
+    assert set(words.split("|")) == {reason.value for reason in Reason if KIND_OF[reason] is Kind.NEVER}
+
+
 def test_promtool_finds_no_fault_with_the_names_of_metrics(tool: str) -> None:
     for made in (ExtenderMetrics(), GateMetrics()):
         run(tool, "check", "metrics", given=prometheus_client.generate_latest(made.registry).decode())
@@ -152,7 +161,7 @@ def test_the_dashboard_has_its_three_questions_variables_and_links_to_pages_that
     assert [title for title in rows if title.endswith("?")] == [
         *("Why is it still waiting?", "Why was it preempted?", "Is the cluster better used?"),
     ]
-    assert {one["name"] for one in made["templating"]["list"]} == {"source", "queue", "pool", "docs"}
+    assert {one["name"] for one in made["templating"]["list"]} == {"source", "queue", "pool", "before", "docs"}
     pages = re.findall(r"\$\{docs\}/([\w-]+\.md)", json.dumps(made))
     assert {"troubleshooting.md", "metrics.md"} <= set(pages)
     assert [page for page in set(pages) if not (generate.ROOT / "docs" / page).is_file()] == []
