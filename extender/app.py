@@ -24,7 +24,7 @@ from extender.replica import Replica
 from extender.runtime import census, process, stopping, tasks
 from extender.runtime.dispatcher import Dispatcher, Final, Transient
 from extender.runtime.evictions import Evictions
-from extender.runtime.owner import Owner
+from extender.runtime.owner import TURNS, Owner
 from extender.telemetry.metrics import ExtenderMetrics
 from extender.web import serve, tls
 from extender.web.gate_client import GateClient
@@ -73,7 +73,7 @@ class _Process:
         self._api = api
         self._gate = gate
         self._effects = effects.Effects(api, told.cluster.namespace, lambda: datetime.datetime.now(datetime.UTC))
-        self._engine = Engine(told.nominate_above_nodes)
+        self._engine = Engine(told.nominate_above_nodes, TURNS)
         self._dispatcher = Dispatcher(self._write, self._report)
         self._wall = process.wall_clock()
         self._series = Series()

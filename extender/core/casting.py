@@ -184,7 +184,7 @@ class Casting:
         if not owed:
             return {}
         found = {}
-        for other in sorted(self._holders.keys()):
+        for other in sorted(self._holders.queues):
             on_terms = eligible.terms(usage, queue, other, owed)
             if on_terms is not None:
                 found[other] = on_terms
@@ -210,7 +210,7 @@ class Casting:
         """All pods of a queue that take of these."""
         found = self._whole.get((queue, resources))
         if found is None:
-            members = (self._world.members[key].values() for key in self._holders.keys().get(queue, ()))
+            members = (self._world.members.get(key, {}).values() for key in self._holders.keys(queue))
             pods = (pod for group in members for pod in group if pod.ours and pod.bound)
             taking = (
                 pod for pod in pods if pod.uid not in self._holders.asked and _takes(pod.shape.request, resources)

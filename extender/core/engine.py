@@ -65,6 +65,7 @@ class Engine:
 
     def handle(self, event: messages.EngineEvent, now: float) -> list[messages.Effect]:
         """Take in one event at a time (seconds, never going back) and say what to do about it."""
+        self._cycle.disturbed |= not isinstance(event, messages.Tick)
         self._HANDLERS.get(type(event), Engine._world_event)(self, event, now)
         effects, self._cycle.effects = self._cycle.effects, []
         return effects

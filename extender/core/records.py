@@ -105,7 +105,7 @@ class Records:
         """When time alone may change what it waits for: room, members that stay away, or offered lists."""
         if now < entry.changed_at + EXPECT_SECONDS and not entry.key.lone:
             self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
-        if entry.offered:
+        if any(entry.offered.values()):  # that no node will do does not grow old
             self.look_at(entry.key, entry.offered_at + OFFERED_SECONDS)
 
     def _postpone(self, entry: Entry, now: float) -> None:
