@@ -21,7 +21,7 @@ from extender.core.reasons import Reason
 from extender.core.series import Series
 from extender.kube import client, effects, errors, feeds, resources, scheduler
 from extender.replica import Replica
-from extender.runtime import census, process, stopping, tasks
+from extender.runtime import census, journal, process, stopping, tasks
 from extender.runtime.dispatcher import Dispatcher, Final, Transient
 from extender.runtime.evictions import Evictions
 from extender.runtime.owner import TURNS, Owner
@@ -30,6 +30,7 @@ from extender.web import serve, tls
 from extender.web.gate_client import GateClient
 from extender.web.verbs import BODY_LIMIT, Verbs
 from extender.wire import objects, small
+from extender.wire.journal import Settings
 
 #: what is awaited beside the lists, as /readyz names it
 _HOLDS, _SCHEDULER = "the gate's holds", "a fit kube-scheduler"
@@ -57,6 +58,7 @@ async def _serve(told: settings.ExtenderSettings) -> None:
         )
         await stack.enter_async_context(serve.serve(app, told.listen, told.tls))
         await stack.enter_async_context(serve.metrics(metrics.registry, told.metrics_listen))
+        stack.callback(parts.close)
         running = await stack.enter_async_context(tasks.Tasks())
         parts.start(running)
         await running.run_until(stop)
@@ -78,7 +80,9 @@ class _Process:
         self._wall = process.wall_clock()
         self._series = Series()
         self._evictions = Evictions(metrics, self._wall)
-        self._owner = Owner(self._engine, self._dispatcher.put, time.perf_counter, self._wall, metrics)
+        self._journal = self._recording(told.decision_log)
+        record = None if self._journal is None else self._journal.handled
+        self._owner = Owner(self._engine, self._dispatcher.put, time.perf_counter, self._wall, metrics, record)
         self._replica = Replica(
             api,
             told,
@@ -103,6 +107,18 @@ class _Process:
         running.start("census", census.take(self._engine, self._metrics, self._series, self._wall))
         if self._told.answers is not None:
             self._answering(self._told.answers).start(running)
+
+    def close(self) -> None:
+        """Nothing is handled any more."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def _recording(self, told: settings.DecisionLog | None) -> journal.Journal | None:
+        if told is None:
+            return None
+        return journal.Journal(
+            journal.room(told), self._engine, Settings(self._told.nominate_above_nodes), self._metrics
+        )
 
     def _answering(self, told: settings.Answers) -> Answering:
         return Answering(

@@ -23,6 +23,8 @@ from extender.wire import extender_v1, hami
 CALL_SECONDS = 40.0
 #: a binding that HAMi refuses is sent so often: its lock may have been taken between our look and its own
 ATTEMPTS = 3
+#: an answer holds one error text
+ANSWER_LIMIT = 2**16
 _PODS = resources.Served(resources.PODS, "v1")
 
 
@@ -76,11 +78,13 @@ class Hami:
         headers = {"Content-Type": "application/json"}
         try:
             # its certificate is its own, and proves nothing: what it says is not believed without a proof
-            async with self._session.post(self._url, data=body, timeout=limit, headers=headers, ssl=False) as response:
+            async with self._session.post(
+                self._url, data=body, timeout=limit, headers=headers, ssl=False, auto_decompress=False
+            ) as response:
                 if response.status != 200:
                     return f"HAMi answered {response.status}"
-                return extender_v1.decode_bind_result(await response.read())
-        except (aiohttp.ClientError, TimeoutError, extender_v1.WireError) as error:
+                return extender_v1.decode_bind_result(await client.read_bounded(response, ANSWER_LIMIT))
+        except (aiohttp.ClientError, TimeoutError, errors.Unreadable, extender_v1.WireError) as error:
             return f"HAMi: {type(error).__name__} {error}".strip()
 
 

@@ -11,7 +11,7 @@ import json
 import pathlib
 import sys
 
-from e2e.bench import bystanders, gangs, memory, progress, reclaim, same_rate, shapes, store, systems
+from e2e.bench import bystanders, gangs, memory, progress, reclaim, same_rate, shapes, store, systems, topology
 
 PARTS = {
     "gangs": gangs,
@@ -19,6 +19,7 @@ PARTS = {
     "same-rate": same_rate,
     "memory": memory,
     "reclaim": reclaim,
+    "topology": topology,
 }
 RESULTS = pathlib.Path(__file__).parent / "results" / "latest.json"
 

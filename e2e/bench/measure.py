@@ -72,7 +72,8 @@ async def submit(api: kube.AsyncKube, work: Work, watched: observe.Watched) -> R
         await api.create_all(groups)
     before = _writes(api.kube)
     position = (await api.list("pods", shapes.NAMESPACE))["metadata"]["resourceVersion"]
-    watch = asyncio.create_task(_bindings(api, position, {pod["metadata"]["name"] for pod in pods}))
+    bound: dict[str, tuple[float, str]] = {}
+    watch = asyncio.create_task(bindings(api, position, {pod["metadata"]["name"] for pod in pods}, bound))
     try:
         meter = observe.Meter(watched)
         started = time.monotonic()
@@ -81,7 +82,7 @@ async def submit(api: kube.AsyncKube, work: Work, watched: observe.Watched) -> R
             await api.create_all(groups)
         created = time.monotonic()
         async with asyncio.timeout(LIMIT_SECONDS):
-            bound = await watch
+            await watch
         meter.bound()
     finally:
         watch.cancel()
@@ -98,9 +99,8 @@ async def submit(api: kube.AsyncKube, work: Work, watched: observe.Watched) -> R
     )
 
 
-async def _bindings(api: kube.AsyncKube, position: str, wanted: set[str]) -> dict[str, tuple[float, str]]:
-    """Pod name -> (when its binding was seen, node), until all that are wanted are bound."""
-    bound: dict[str, tuple[float, str]] = {}
+async def bindings(api: kube.AsyncKube, position: str, wanted: set[str], bound: dict[str, tuple[float, str]]) -> None:
+    """Fill in pod name -> (when its binding was seen, node), until all that are wanted are bound."""
     async for event in api.watch("pods", shapes.NAMESPACE, since=position):
         pod = event["object"]
         name = pod["metadata"]["name"]
@@ -108,7 +108,6 @@ async def _bindings(api: kube.AsyncKube, position: str, wanted: set[str]) -> dic
             bound.setdefault(name, (time.monotonic(), pod["spec"]["nodeName"]))
         if len(bound) >= len(wanted):
             break
-    return bound
 
 
 def _writes(api: kube.Kube) -> int:

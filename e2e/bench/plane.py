@@ -15,9 +15,11 @@ from e2e.cluster import local
 
 
 @contextlib.contextmanager
-def running(nodes: int) -> Iterator[local.LocalCluster]:
+def running(nodes: int, *apiserver_flags: str) -> Iterator[local.LocalCluster]:
     """The control plane with its nodes and the namespaces of the benchmark."""
-    options = local.Options(controller_manager=False, kwok=False, default_scheduler=False)
+    options = local.Options(
+        controller_manager=False, kwok=False, default_scheduler=False, apiserver_flags=apiserver_flags
+    )
     with local.LocalCluster(options) as cluster:
         asyncio.run(_populate(cluster.kube, nodes))
         yield cluster
@@ -27,7 +29,10 @@ async def _populate(api: kube.Kube, count: int) -> None:
     for name in (shapes.NAMESPACE, crowd.NAMESPACE):
         api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     made = [
-        objects.node(f"n{i:05}", rack=f"r{i % 20}", cpu="128", memory="2Ti", pods=250, kwok=False) for i in range(count)
+        objects.node(
+            f"n{i:05}", rack=f"r{i % 20}", block=f"b{i % 20 // 4}", cpu="128", memory="2Ti", pods=250, kwok=False
+        )
+        for i in range(count)
     ]
     async with kube.AsyncKube(api) as many:
         await many.create_all(made)

@@ -57,9 +57,9 @@ def replica(
 
 
 @contextlib.contextmanager
-def scheduler(cluster: local.LocalCluster, system: str = shapes.PLAIN) -> Iterator[process.Process]:
+def scheduler(cluster: local.LocalCluster, system: str = shapes.PLAIN, *extra_flags: str) -> Iterator[process.Process]:
     """A kube-scheduler of its own with the default profile, with or without native gangs."""
-    flags = [NATIVE_GATES] if system == shapes.NATIVE else []
+    flags = [*([NATIVE_GATES] if system == shapes.NATIVE else []), *extra_flags]
     started = cluster.start_kube_scheduler(_config(cluster), extra_flags=flags, name=system)
     try:
         waiting.wait_for(lambda: _leads(cluster), 60, f"{system} leads")

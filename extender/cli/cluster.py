@@ -26,6 +26,8 @@ PAGE = 500
 _OF_TEMPLATE = ("labels", "annotations")
 #: of two replicas one answers; the other says when to ask again
 _ASKED_AGAIN = 8
+#: what must be worked out takes its time; the API server itself gives up after a minute
+_WORKED_OUT_SECONDS = 70.0
 
 
 def each(decode: Callable[[Object], T], contents: Iterable[Object]) -> Iterator[T]:
@@ -182,24 +184,36 @@ class Cluster:
 
     async def plan(self, namespace: str, spec: Object) -> Object:
         """What would become of a group; a Problem where nothing answers, as objects do not tell."""
-        path = f"/apis/{answers.API_VERSION}/namespaces/{resources.quote(namespace)}/plans"
-        body = {"apiVersion": answers.API_VERSION, "kind": answers.PLANS.kind, "spec": spec}
-        made = await self._needed(lambda: self.api.request("POST", path, body=body), answers.PLANS)
-        status = client.decode_object(made).get("status")
-        return status if isinstance(status, dict) else {}
+        return await self._supposed(answers.PLANS, f"namespaces/{resources.quote(namespace)}/", spec)
+
+    async def drain_plan(self, node: str) -> Object:
+        """What would become of the pods of a node."""
+        return await self._supposed(answers.DRAIN_PLANS, "", {"node": node})
+
+    async def queue_plan(self, queues: list[Object]) -> Object:
+        """What these queues would come to."""
+        return await self._supposed(answers.QUEUE_PLANS, "", {"queues": queues})
 
     async def usage(self, since: str, until: str) -> Object:
         """What became of the GPUs between two times; a Problem where nothing answers, as objects do not tell."""
         path, query = f"/apis/{answers.API_VERSION}/usages/{usages.GPUS}", {"since": since, "until": until}
-        found = await self._needed(lambda: self.api.read(path, query=query), answers.USAGES)
-        status = found.get("status")
-        return status if isinstance(status, dict) else {}
+        return _status_of(await self._needed(lambda: self.api.read(path, query=query), answers.USAGES))
+
+    async def _supposed(self, resource: answers.Resource, where: str, spec: Object) -> Object:
+        path = f"/apis/{answers.API_VERSION}/{where}{resource.plural}"
+        body = {"apiVersion": answers.API_VERSION, "kind": resource.kind, "spec": spec}
+        made = await self._needed(
+            lambda: self.api.request("POST", path, body=body, timeout=_WORKED_OUT_SECONDS), resource
+        )
+        return _status_of(client.decode_object(made))
 
     async def _needed(self, ask: Callable[[], Awaitable[T]], resource: answers.Resource) -> T:
         """A live answer without which there is nothing to say."""
         try:
             return await _answered(ask)
         except errors.NotFound as error:
+            if error.message.startswith("nodes "):
+                raise Problem(f"there is no {error.message.removesuffix(' not found')}") from error
             raise Problem(problems.NO_LIVE, problems.INSTALL_LIVE) from error
         except (errors.Invalid, errors.Conflict) as error:
             raise Problem(error.message) from error
@@ -216,3 +230,9 @@ class Cluster:
         """Say this beside the output, once."""
         if text not in self.notes:
             self.notes.append(text)
+
+
+def _status_of(answer: Object) -> Object:
+    """What it says."""
+    status = answer.get("status")
+    return status if isinstance(status, dict) else {}

@@ -83,6 +83,12 @@ class Cast:
             room, usage = absence.room(room), absence.usage(usage)
         return room, usage
 
+    @property
+    def protected(self) -> set[tuple[str, str]]:
+        """What protects those who may not go at all, each by name."""
+        names = {(kind, str(name)) for lot in self.lots for kind, name in lot.names}
+        return names | {("queue that gives nothing back", str(queue)) for queue, _ in self.kept}
+
     def bars(self, disruptions: Disruptions) -> Detail:
         """What protects those who could make room, by name, some of each kind."""
         names = {name for lot in self.lots for name in lot.names} | {("queue", queue) for queue, _ in self.kept}

@@ -2,11 +2,14 @@
 
 Takes a room and rows, gives fragments in thousandths of a GPU; must not choose nodes nor use up room.
 
-Of what is free on a node a typical pod can use: nothing where it does not fit; else what is free of the GPUs on which
-it fits. So it is in "Beware of Fragmentation" (USENIX ATC'23), where a pod goes where the sum over typical pods grows
-least. But room for one such pod is not room for many: CPU and memory may end before the GPUs do. So two thirds of the
-weight are on what such pods would fill if no others came. Free and not usable are fragments; typical pods weigh by how
-many there are of them. These are estimates that order nodes: floats.
+What use there is for what is free on a node is estimated in three ways:
+- by one typical pod: nothing where it does not fit; else what is free of the GPUs on which it fits. So it is in "Beware
+  of Fragmentation" (USENIX ATC'23), where a pod goes where the sum over typical pods grows least;
+- by its equals, as many as fit: CPU and memory may end before the GPUs do;
+- by all of them mixed, and with pods that ask for no GPU and have no place on nodes without: until CPU or memory ends,
+  at what all together ask of it for each GPU.
+Free and not of use are fragments; typical pods weigh by how many there are of them. These are estimates that order
+nodes: floats.
 
 Pods whose containers ask for cards of several kinds are left out, and so are MIG profiles.
 """
@@ -19,10 +22,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.cards import CORES, MEMORY, SLOTS, Cards, Kinds
+from extender.core.cards import ALONE, CORES, MEMORY, SLOTS, Cards, Kinds, Roll, need
 from extender.core.matching import Ints, Mask
 from extender.core.model import CardAsk, CardRequest, Shape
-from extender.core.resources import BESIDE_NODES, GPU, Columns
+from extender.core.resources import BESIDE_NODES, CPU, GPU, Columns
+from extender.core.resources import MEMORY as NODE_MEMORY
 from extender.core.snapshot import Matrix, Room, Snapshot, Want
 
 Floats = npt.NDArray[np.float64]
@@ -30,8 +34,8 @@ Floats = npt.NDArray[np.float64]
 MILLI = 1000
 #: growths nearer to each other than this are equal: sums of floats depend on their order
 _DECIMALS = 3
-#: the weight of what a typical pod's equals would fill alone; found by trial on the openb traces (tests/perf/openb)
-_ALONE = 2 / 3
+#: the weights of the three estimates, found by trial on three workloads of the openb trace (tests/perf/openb)
+_ONE, _EQUALS, _MIXED = 3 / 8, 1 / 8, 1 / 2
 _KEPT = "fragments"
 _SHAPES = 256
 #: what is known of a node's GPUs for each kind of ask: how many fit a share, how many shares they take, thousandths
@@ -57,6 +61,8 @@ class Typical:
     ask_of: Ints
     #: for each column: the shapes that ask for it, and how much; None: all of them do
     asked: tuple[tuple[int, Ints | None, Floats], ...]
+    #: what they, and pods without GPUs, ask of CPU and memory for each thousandth of a GPU: column, amount
+    mixed: tuple[tuple[int, float], ...]
     #: shapes x rows; None when all nodes are accepted
     accepted: Mask | None
     column: int
@@ -77,15 +83,19 @@ class Typical:
         shapes, order = [shape for shape, _ in known], [ask_of[shape] for shape, _ in known]
         asks = list(dict.fromkeys(order))
         roll = snapshot.cards.roll if snapshot.cards is not None else None
-        weights = np.array([number for _, number in known], dtype=np.float64)
+        numbers = np.array([[number] for _, number in known], dtype=np.float64)
+        asked = tuple(_by_column(snapshot.columns, width, shapes))
+        sizes = [_size(ask, roll) for ask, _ in kinds]
+        gpus = np.array([[number * sizes[kind]] for number, kind in order])
         accepted = np.array([snapshot.facts.mask(shape.constraints) for shape in shapes], dtype=bool)
         return cls(
-            weights=(weights / weights.sum())[:, None],
+            weights=numbers / numbers.sum(),
             gpus=np.array([[number] for number, _ in asks], dtype=np.float64),
             kind_of=np.array([kind for _, kind in asks], dtype=np.int64),
             starts=np.array([order.index(ask) for ask in asks], dtype=np.int64),
             ask_of=np.array([asks.index(ask) for ask in order], dtype=np.int64),
-            asked=tuple(_by_column(snapshot.columns, width, shapes)),
+            asked=asked,
+            mixed=tuple(_mixed(snapshot, asked, numbers, float((numbers * gpus).sum()))),
             accepted=None if accepted.all() else accepted,
             column=column,
             plain=np.array([request.plain for _, request in kinds], dtype=bool),
@@ -116,6 +126,25 @@ def _by_column(columns: Columns, width: int, shapes: list[Shape]) -> Iterator[tu
         places = np.array([place for place, _ in some], dtype=np.int64)
         amounts = np.array([[amount] for _, amount in some], dtype=np.float64)
         yield column, None if len(some) == len(shapes) else places, amounts
+
+
+def _size(ask: CardAsk, roll: Roll | None) -> float:
+    """How much of a card of mean memory one share is, in thousandths; one at least, if it asks for no memory."""
+    memory = int(roll.total[:, MEMORY].mean()) if roll is not None and len(roll.total) else 0
+    return MILLI if ask.cores >= ALONE or not memory else min(max(need(ask, memory) * MILLI / memory, 1), MILLI)
+
+
+def _mixed(
+    snapshot: Snapshot, asked: tuple[tuple[int, Ints | None, Floats], ...], numbers: Floats, gpus: float
+) -> Iterator[tuple[int, float]]:
+    columns, allocatable, others = snapshot.columns, snapshot.allocatable, dict(snapshot.others)
+    without = allocatable[:, columns.of(GPU)] == 0
+    for name in (CPU, NODE_MEMORY):
+        for column, places, amounts in asked:
+            if column == columns.of(name):
+                beside = others.get(name, 0) - allocatable[without, column].sum(dtype=np.float64)
+                own = amounts * (numbers if places is None else numbers[places])
+                yield column, float(own.sum() + max(beside, 0)) / gpus
 
 
 @dataclass(slots=True, eq=False)
@@ -210,10 +239,14 @@ class Fragments:
         most = np.where(fitting >= typical.gpus, np.floor(shares / typical.gpus), 0)
         np.minimum(number, most[typical.ask_of], out=number)
         np.maximum(number, 0, out=number)
-        some = np.add.reduceat((number > 0) * typical.weights, typical.starts, axis=0)
+        fits = number > 0
+        one = usable * np.add.reduceat(fits * typical.weights, typical.starts, axis=0)
         number *= typical.weights
-        filled *= typical.gpus / np.maximum(shares, 1) * np.add.reduceat(number, typical.starts, axis=0)
-        found: Floats = gpus.total - ((1 - _ALONE) * usable * some + _ALONE * filled).sum(axis=0)
+        equals = filled * (typical.gpus / np.maximum(shares, 1) * np.add.reduceat(number, typical.starts, axis=0))
+        mixed = gpus.total * fits.any(axis=0)
+        for column, each in typical.mixed:
+            np.minimum(mixed, np.maximum(free[:, column], 0) / each, out=mixed)
+        found: Floats = gpus.total - _ONE * one.sum(axis=0) - _EQUALS * equals.sum(axis=0) - _MIXED * mixed
         return found
 
     def _count(self, room: Room, free: Ints, rows: Ints) -> _Gpus:
@@ -284,13 +317,14 @@ def of(room: Room) -> Fragments | None:
     is known that asks for GPUs."""
     snapshot, cards = room.snapshot, room.cards
     kept, key = snapshot.facts.kept, (_KEPT, snapshot.free.shape[1])
-    roll = cards.roll if cards is not None else None
+    of_these = (snapshot.workload, snapshot.others, cards.roll if cards is not None else None)
     found = kept.get(key)
-    if found is None or found[0] is not snapshot.workload or found[1] is not roll:
+    if found is None or any(before is not now for before, now in zip(found, of_these, strict=False)):
         typical = Typical.of(snapshot)
-        found = kept[key] = (snapshot.workload, roll, None if typical is None else Fragments(room, typical))
-    assert found[2] is None or isinstance(found[2], Fragments)
-    return found[2]
+        found = kept[key] = (*of_these, None if typical is None else Fragments(room, typical))
+    fragments = found[-1]
+    assert fragments is None or isinstance(fragments, Fragments)
+    return fragments
 
 
 def growth(room: Room, shape: Shape, want: Want, rows: Ints) -> Floats | None:

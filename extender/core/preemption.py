@@ -321,7 +321,7 @@ class Preemption:
         if chosen is None:
             return None
         draft, plan = chosen
-        return Decision(plan, tuple(losses(self._world, entry.key, case, draft.units)))
+        return Decision(plan, tuple(losses(self._world, entry.key, case, draft.units, plan, cast.protected)))
 
     def _barred(self, entry: Entry, wish: Wish, cast: Cast, room: Room, usage: Usage, refusal: Refusal) -> Refusal:
         """Protected victims are the reason when all would be well without them; or else it is as if they were gone."""
@@ -353,7 +353,7 @@ class Preemption:
         holders = Holders(
             self._world, self._usage, self._wholes, self._disruptions, self._firm, self._plans.under_way, now
         )
-        casting = Casting(self._world, holders, self._disruptions, self._refused.keys(), room.free.shape, now)
+        casting = Casting(self._world, holders, self._disruptions, self._refused, room.free.shape, now)
         return _Scene(casting, Absence(self._world, room.free.shape, pods), victims)
 
     def _allows(self, entry: Entry, wish: Wish, room: Room, usage: Usage) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from extender.core import backlog, messages, plans, spans, stating
 from extender.core.backfill import Backfill
+from extender.core.decisions import Refused
 from extender.core.explain import is_ours
 from extender.core.feasibility import Facts, Feasibility
 from extender.core.ids import GroupKey, NodeName, PodUid
@@ -172,6 +173,7 @@ class Records:
             self.give_up(entry)
         if entry.refusal is None or entry.refusal.reason is not refusal.reason:
             entry.refused_at = now
+            self.plans.decided.append(Refused(entry.key, refusal))
         entry.remember(refusal.reason, now)
         entry.refusal = refusal
         self.asking.put(entry)

@@ -20,7 +20,19 @@ from extender.core.link_table import Joined
 from extender.core.matching import Ints, Mask
 from extender.core.model import CardRequest, Shape, Shares
 from extender.core.reasons import Refusal
-from extender.core.resources import CPU, GPU, GPU_SHARE, MEMORY, PER_CARD, PODS, Columns, Row, exact_sum, parts_of
+from extender.core.resources import (
+    CPU,
+    GPU,
+    GPU_SHARE,
+    MEMORY,
+    PER_CARD,
+    PODS,
+    Amounts,
+    Columns,
+    Row,
+    exact_sum,
+    parts_of,
+)
 from extender.core.workload import Typical
 from extender.core.world import World
 
@@ -82,6 +94,8 @@ class Snapshot:
     cards: Cards | None = None
     #: typical pods, with how many there are of each
     workload: Typical = ()
+    #: what pods without GPUs ask of CPU and memory beside them
+    others: Amounts = ()
     #: how GPUs are joined; None when nothing is known of any
     links: Joined | None = None
     _lates: dict[frozenset[int], Ints | None] = field(default_factory=dict)
@@ -110,6 +124,7 @@ class Snapshot:
             allocatable.sum(axis=0, dtype=np.float64),
             table.cards.free(rows),
             world.workload.typical(),
+            world.workload.others,
             table.links.joined(rows),
         )
 
@@ -145,7 +160,9 @@ class Snapshot:
                 np.maximum(allocatable[:, column], slots, out=allocatable[:, column])
         free = self.free + (allocatable - self.allocatable)
         facts = self.facts.mended
-        return Snapshot(self.columns, facts, free, allocatable, self.totals, cards, self.workload, self.links)
+        return Snapshot(
+            self.columns, facts, free, allocatable, self.totals, cards, self.workload, self.others, self.links
+        )
 
     def mask(self, names: Iterable[NodeName]) -> Mask:
         """These nodes as a mask of rows; unknown names are left out."""

@@ -1,7 +1,8 @@
 """Which shapes of pods that ask for GPUs there are, and how many of each: the workload that has been seen.
 
-Takes pods as they come and go, gives the most frequent shapes; must not know nodes. Pods count as long as they wait
-or run, those of other schedulers too. All of it follows from the pods, so nothing is lost by a restart.
+Takes pods as they come and go, gives the most frequent shapes, and what pods without GPUs ask for; must not know nodes.
+Pods count as long as they wait or run, those of other schedulers too. All of it follows from the pods, so nothing is
+lost by a restart.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from extender.core.model import Pod, Shape
-from extender.core.resources import GPU
+from extender.core.resources import CPU, GPU, MEMORY, Amounts, amounts
 
 #: so many shapes stand for all
 MOST = 64
@@ -22,10 +23,14 @@ Typical = tuple[tuple[Shape, int], ...]
 
 
 class Workload:
-    """How many pods there are of each shape that asks for GPUs."""
+    """How many pods there are of each shape that asks for GPUs, and what all others ask of CPU and memory."""
 
     def __init__(self) -> None:
+        #: what pods without GPUs ask of CPU and memory, as of when the typical shapes were told last; where these are
+        #: not all that ask for GPUs, it is the part that belongs to them
+        self.others: Amounts = ()
         self._count: Counter[Shape] = Counter()
+        self._others: Counter[str] = Counter()
         self._total = 0
         self._changes = 0
         self._typical: Typical = ()
@@ -41,19 +46,26 @@ class Workload:
         self._change(pod, -1)
 
     def _change(self, pod: Pod, sign: int) -> None:
-        if pod.ended or not any(name == GPU for name, _ in pod.shape.request):
+        if pod.ended:
             return
-        self._count[pod.shape] += sign
-        if not self._count[pod.shape]:
-            del self._count[pod.shape]
+        asked = dict(pod.shape.request)
+        if GPU in asked:
+            self._count[pod.shape] += sign
+            if not self._count[pod.shape]:
+                del self._count[pod.shape]
+        else:
+            for name in (CPU, MEMORY):
+                self._others[name] += sign * asked.get(name, 0)
         self._total += sign
         self._changes += 1
 
     def typical(self) -> Typical:
         """The most frequent shapes, lately: the same object until enough has changed."""
         if self._changes >= self._until:
-            most = sorted(self._count.items(), key=lambda one: (-one[1], one[0].request))[:MOST]
-            if tuple(most) != self._typical:
-                self._typical = tuple(most)
-            self._until = self._changes + min(max(1, self._total // _SLACK_PART), _SLACK * len(self._count))
+            most = tuple(sorted(self._count.items(), key=lambda one: (-one[1], one[0].request))[:MOST])
+            told, all_of_them = sum(number for _, number in most), self._count.total()
+            others = amounts({name: amount * told // (all_of_them or 1) for name, amount in self._others.items()})
+            if (most, others) != (self._typical, self.others):
+                self._typical, self.others = most, others
+            self._until = self._changes + min(max(1, self._total // _SLACK_PART), _SLACK * (len(self._count) + 1))
         return self._typical

@@ -82,7 +82,7 @@ class Api:
         limit = aiohttp.ClientTimeout(total=timeout + queue, sock_read=timeout)
         session = self._reads if method == "GET" else self._writes
         async with self._answer(session, method, path, query, data, headers, limit) as response:
-            return await read_bounded(response)
+            return await read_bounded(response, BODY_LIMIT)
 
     async def read(
         self,
@@ -228,15 +228,15 @@ def label_of(path: str) -> str:
     return "/".join([resource, *rest[2:3]])
 
 
-async def read_bounded(response: aiohttp.ClientResponse) -> bytes:
-    """The whole body, or errors.Unreadable when it is larger than BODY_LIMIT."""
+async def read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The whole body, or errors.Unreadable when it is of more bytes than `most`."""
     parts: list[bytes] = []
     size = 0
     async for part in response.content.iter_any():
         size += len(part)
-        if size > BODY_LIMIT:
+        if size > most:
             response.close()
-            raise errors.Unreadable(f"an answer of more than {BODY_LIMIT} bytes")
+            raise errors.Unreadable(f"an answer of more than {most} bytes")
         parts.append(part)
     return b"".join(parts)
 
@@ -244,7 +244,7 @@ async def read_bounded(response: aiohttp.ClientResponse) -> bytes:
 async def _read_error(response: aiohttp.ClientResponse) -> bytes:
     """The body of an error: its status is what counts, so a broken or huge one is no failure of its own."""
     try:
-        return await read_bounded(response)
+        return await read_bounded(response, BODY_LIMIT)
     except (aiohttp.ClientError, TimeoutError, OSError, errors.Unreadable):
         return b""
 

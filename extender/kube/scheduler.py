@@ -115,7 +115,7 @@ async def _read_metrics(api: client.Api, session: aiohttp.ClientSession, url: st
     limit = aiohttp.ClientTimeout(total=READ_SECONDS)
     try:
         async with session.get(f"{url}/metrics", headers=headers, timeout=limit, allow_redirects=False) as response:
-            body = await client.read_bounded(response)
+            body = await client.read_bounded(response, client.BODY_LIMIT)
             if response.status == 401:
                 await api.access.refused(token)  # the next look shows a fresh one
             if response.status != 200:

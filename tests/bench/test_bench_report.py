@@ -3,11 +3,12 @@
 import argparse
 import json
 import math
+import re
 
 import pytest
 
 from e2e.bench import __main__ as command
-from e2e.bench import bystanders, crowd, measure, observe, reclaim, report, same_rate, shapes, store, tables
+from e2e.bench import bystanders, crowd, measure, observe, reclaim, report, same_rate, shapes, store, tables, topology
 
 NO_CALLS = {0.01: 0.0, 5.0: 0.0, math.inf: 0.0}
 CALLS = {0.01: 98.0, 5.0: 100.0, math.inf: 100.0}
@@ -134,6 +135,31 @@ def test_the_table_of_reclaim_is_made_from_the_file_and_says_what_is_wanted():
     assert "50x10x8: at most 15 s" in text
 
 
+def test_gangs_that_lack_a_member_or_stand_in_two_racks_got_no_rack():
+    gangs = [gang for gang in topology.gangs(shapes.MUSTER, "x") if len(gang.pods) == 4][:4]
+    rack_of = {name: f"r{number}" for number, gang in enumerate(gangs) for name in gang.names}
+    rack_of[gangs[1].names[0]] = "r9"
+    del rack_of[gangs[2].names[3]]
+    assert topology.judge(gangs, rack_of, 2.0) == topology.Got(whole=0.75, one_rack=0.5, racks=4 / 3, total_s=2.0)
+
+
+@pytest.mark.parametrize("system", shapes.SYSTEMS)
+def test_each_system_is_told_of_the_rack_as_it_knows_it(system):
+    gangs = list(topology.gangs(system, "x"))
+    assert len(gangs) == sum(shape.groups for shape in topology.SHAPES)
+    assert len({name for gang in gangs for name in gang.names}) == sum(shape.pods for shape in topology.SHAPES)
+    wishes = [gang.group and {key: gang.group["spec"].get(key) for key in topology.WISH[system]} for gang in gangs]
+    assert all(wish == (topology.WISH[system] or None) for wish in wishes)
+
+
+def test_the_table_of_topology_is_made_from_the_file():
+    row = {"system": "muster", "one_rack": [0.5, 1.0, 0.9], "whole": [1.0] * 3, "racks": [1.1] * 3, "runs_s": [9.0] * 3}
+    part = {"nodes": 500, "racks": 20, "gangs": 100, "pods": 1920, "rows": [row]}
+    text = topology.table(json.loads(json.dumps({"topology": part})))
+    assert "100 gangs that prefer a rack (1920 pods of 2 GPUs), 500 nodes of 8 in 20 racks" in text
+    assert re.search(r"muster +90.0% +100.0% +1.10 +9.00  50.0% 100.0% 90.0%", text)
+
+
 def test_the_queue_of_a_shape_is_on_its_pods():
     pods = shapes.pod_objects(shapes.Shape("2x3", 2, 3, queue="owed"), shapes.MUSTER, "x")
     assert {pod["metadata"]["labels"]["muster.dev/queue"] for pod in pods} == {"owed"}
@@ -155,7 +181,7 @@ def test_the_steps_of_all_parts_are_known_beforehand():
     told = argparse.Namespace(runs=2, nodes=[3000, 500], shapes=["1x1024", "64x16"], systems=["muster"])
     number = {name: len(part.steps(told)) for name, part in command.PARTS.items()}
     # the larger number of nodes runs the first shape only
-    assert number == {"gangs": 2 * 1 + 2 * 2, "bystanders": 6, "same-rate": 4, "memory": 1, "reclaim": 4}
+    assert number == {"gangs": 2 * 1 + 2 * 2, "bystanders": 6, "same-rate": 4, "memory": 1, "reclaim": 4, "topology": 2}
 
 
 @pytest.mark.parametrize("arguments", [["--runs", "0"], ["--nodes", "500", "-1"], ["--only", "unknown"]])

@@ -124,10 +124,16 @@ def test_what_falls_short_is_said() -> None:
     assert "below the 95.39 %" in said
 
 
-def test_the_command_runs_and_draws(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    told = tmp_path / "results" / "latest.json"
+def test_the_command_plays_what_is_missing_and_draws(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    told, kept = tmp_path / "results" / "latest.json", 12.5
+    results: report.Results = {}
+    report.put(results, "default", "Random", 42, [kept] * (report.FROM + 1))
+    report.write(told, results)
     command = [sys.executable, "-m", "tests.perf.openb", "--trace", folder, "--results", told, "--seeds", "1"]
-    ended = subprocess.run([*command, "--jobs", "1"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    command += ["--jobs", "1", "--resume"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert ended.stdout.count("Muster ") >= 2, ended.stderr
-    assert set(json.loads(told.read_text())) == {"default", "small"}
+    found = json.loads(told.read_text())
+    assert set(found["default"]) == set(found["small"]) == set(POLICIES)
+    assert found["default"]["Random"]["allocated"] == {"42": kept} != found["small"]["Random"]["allocated"]
     assert told.with_suffix(".svg").read_text().count("<circle") == 3 * len(POLICIES)

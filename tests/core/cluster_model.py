@@ -488,7 +488,7 @@ class Cluster:
         while self.now < until:
             self.settle()
             self.tick(step)
-            self._finish()
+            engine_driver.finish(self.engine, self.tick)
             busy = self.writes or self.watch or self.active
             if busy:
                 still_since = self.now
@@ -496,11 +496,3 @@ class Cluster:
             if self.now - still_since >= quiet:
                 return
         raise AssertionError(f"no rest after {limit} s; at last {list(self.writes)[:3]}")
-
-    def _finish(self) -> None:
-        """A round that is made in pieces ends, though its groups ask to be looked at again."""
-        for _ in range(1000):
-            if not self.engine.unfinished:
-                return
-            self.tick()
-        raise AssertionError("the round does not end")

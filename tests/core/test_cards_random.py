@@ -88,7 +88,7 @@ class Cluster:
                 number=self.dice.choice([1, 1, 1, 2]),
                 memory=self.dice.choice([None, 300, 4000, 8000, 9000]),
                 percent=self.dice.choice([None, 50]),
-                cores=self.dice.choice([0, 0, 30, 50, 100]),
+                cores=self.dice.choice([0, 0, 30, 60, 100]),
             )
             for _ in range(self.dice.choice([1, 1, 2]))
         ]

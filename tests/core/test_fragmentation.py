@@ -44,7 +44,40 @@ def slow_fragments(room: Room, row: int) -> float:
     """Thousandths of GPUs of a node that the workload has no use for, by its definition."""
     typical = [(shape, number) for shape, number in room.snapshot.workload if fragmentation.single(shape)]
     everything = sum(number for _, number in typical)
-    return sum(number / everything * (total(room, row) - useful(room, row, shape)) for shape, number in typical)
+    uses = [(number / everything, useful(room, row, shape)) for shape, number in typical]
+    together = mixed(room, row, any(use for _, use in uses), typical)
+    return total(room, row) - sum(weight * use for weight, use in uses) - together / 2
+
+
+def mixed(room: Room, row: int, fits: bool, typical: list[tuple[Shape, int]]) -> float:
+    """What of a node typical pods fill together, where one of them fits."""
+    gpus = sum(number * sum(size(ask, room) for ask in asks_of(shape)) for shape, number in typical)
+    most = [total(room, row)]
+    for name in ("cpu", "memory"):
+        asked_of = sum(number * dict(shape.request).get(name, 0) for shape, number in typical)
+        column = room.snapshot.columns.of(name)
+        elsewhere = sum(
+            dict(node.allocatable).get(name, 0)
+            for node in room.snapshot.facts.nodes
+            if node is not None and not dict(node.allocatable).get(GPU)
+        )
+        asked_of += max(dict(room.snapshot.others).get(name, 0) - elsewhere, 0) if asked_of else 0
+        if asked_of and column is not None:
+            most.append(max(int(room.free[row, column]), 0) * gpus / asked_of)
+    return min(most) if fits else 0.0
+
+
+def asks_of(shape: Shape) -> list[CardAsk]:
+    """One for each GPU."""
+    ask = shape.cards.asks[0] if shape.cards else CardAsk(1)
+    return [ask] * dict(shape.request)[GPU]
+
+
+def size(ask: CardAsk, room: Room) -> float:
+    """All cards here have the same memory; where there are none, what a share is of one is not known."""
+    if room.cards is None or ask.cores >= ALONE or (ask.memory is None and ask.percent is None):
+        return 1000
+    return ask.percent * 10 if ask.memory is None else max(ask.memory * 1000 / MEMORY, 1)
 
 
 def free_cards(room: Room, row: int) -> list[tuple[Card, int, int, int, int]] | None:
@@ -105,7 +138,7 @@ def useful(room: Room, row: int, shape: Shape) -> float:
         )
         filled = sum(fits * size for fits, size in zip(found, part, strict=True))
     pods = max(min(*room_for, shares // number), 0) if fitting >= number else 0
-    return usable / 3 + filled * pods * number / shares * 2 / 3 if pods else 0.0
+    return usable * 3 / 8 + filled * pods * number / shares / 8 if pods else 0.0
 
 
 def asked(ask: CardAsk, card: Card) -> int:
@@ -135,6 +168,7 @@ SHAPES = [
     asking(500, 1, CardAsk(1, 81)),
     asking(500, 1, CardAsk(1, None, 25, 30)),
     asking(500, 2, CardAsk(2, 50)),
+    asking(500, 1, CardAsk(1, 0, None, 10)),
     asking(1000, 1, CardAsk(1, 40, None, ALONE)),
     asking(1000, 1, CardAsk(1, 20), kinds=("H100",)),
     make_shape({"cpu": 3000, GPU: 1}, selector=(("pool", "big"),)),
@@ -154,7 +188,8 @@ def rooms(draw: st.DrawFn) -> Room:
     """Nodes on which some of these pods run, while others wait."""
     nodes = draw(st.lists(st.sampled_from(NODES), min_size=1, unique_by=lambda node: node.name))
     waiting = draw(st.lists(st.sampled_from(SHAPES), min_size=1, max_size=6))
-    room = make_room(*nodes, *(replace(make_pod(f"w{n}"), shape=shape) for n, shape in enumerate(waiting)))
+    others = [make_pod(f"o{n}", {"cpu": 30_000}) for n in range(draw(st.integers(0, 3)))]
+    room = make_room(*nodes, *others, *(replace(make_pod(f"w{n}"), shape=shape) for n, shape in enumerate(waiting)))
     for shape in draw(st.lists(st.sampled_from(SHAPES), max_size=6)):
         found = place(room, [Demand(shape, 1)])
         if isinstance(found, Placement):
@@ -247,6 +282,17 @@ def test_a_pod_of_much_cpu_goes_where_cpu_is_left_over() -> None:
     poor, rich = make_node("a", {"cpu": 16_000, GPU: 4}), make_node("b", {"cpu": 64_000, GPU: 4})
     hungry = make_shape({"cpu": 12_000, GPU: 1})
     assert where(poor, rich, *waiting(9, make_shape({"cpu": 4000, GPU: 1})), shape=hungry) == "b"
+
+
+def test_cpu_that_pods_without_gpus_have_no_place_for_is_kept_beside_gpus() -> None:
+    # both have CPU enough for the GPUs; beside pods without GPUs only "b" has some to spare
+    nodes = [make_node("a", {"cpu": 24_000, GPU: 4}), make_node("b", {"cpu": 128_000, GPU: 8})]
+    pods, small = waiting(9, make_shape({"cpu": 4000, GPU: 1})), make_shape({"cpu": 4000})
+    many = [replace(make_pod(f"cpu-{n}"), shape=small) for n in range(16)]
+    assert where(*nodes, *pods, shape=small) == "a"
+    assert where(*nodes, *pods, *many, shape=small) == "b"
+    # nodes without GPUs have a place for all of them
+    assert where(*nodes, make_node("c", {"cpu": 128_000}), *pods, *many, shape=small) == "c"
 
 
 def test_a_share_fills_what_no_other_pod_has_use_for() -> None:

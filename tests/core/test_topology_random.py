@@ -10,10 +10,11 @@ import re
 from collections import defaultdict
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
+from extender.core import messages
 from extender.core.ids import NodeName
 from extender.core.model import Node, Part, PartRule, Pod
 from extender.core.parts import parts_of
@@ -66,6 +67,28 @@ class Machine(base.Machine):
     def group_object_gone(self, name: str) -> None:
         """Without its object nobody knows what the group wished for: not a step of this machine."""
 
+    @rule(data=st.data(), thieves=st.integers(0, 4))
+    def member_is_replaced(self, data: st.DataObject, thieves: int) -> None:
+        members = [pod for pod in self.cluster.truth.pods.values() if pod.bound and pod.group.name in ("a", "b")]
+        if members:
+            self.replace_member(data.draw(st.sampled_from(members)), thieves)
+
+    def replace_member(self, lost: Pod, thieves: int) -> None:
+        """Others take its place and what else they can of its rack, and a pod of its index comes."""
+        assert lost.node is not None
+        self.number += 1
+        self.cluster.delete(lost)
+        rack = [node for node in self.cluster.truth.nodes.row_of if rack_of(node) == rack_of(lost.node)]
+        for number in range(thieves):
+            thief = builders.make_pod(f"t{self.number}-{number}", {builders.GPU: 1}, scheduler="default")
+            room = [node for node in rack if self.cluster.fits(thief, node, foreign=True)]
+            if room:
+                node = lost.node if lost.node in room else room[0]
+                self.cluster.show(builders.bound(thief, node, self.cluster.now))
+        named = {"group": lost.group, "index": lost.index, "queue": lost.queue, "owner": lost.owner}
+        self.cluster.show(builders.make_pod(f"r{self.number}", {builders.GPU: 1}, created=self.cluster.now, **named))
+        self.cluster.settle()
+
     @invariant()
     def required_domains_hold(self) -> None:
         if not hasattr(self, "cluster"):
@@ -104,3 +127,50 @@ class Indexed(base.Machine.cluster_type):  # type: ignore[misc]
 Machine.cluster_type = Indexed
 TestMachine = pytest.mark.timeout(120)(Machine.TestCase)
 TestMachine.settings = settings(base.TestMachine.settings, max_examples=8, stateful_step_count=30)
+
+
+def running(sizes: list[int], *names: str) -> Machine:
+    """Five members of each of these groups on nodes of so many GPUs, as far as they have room."""
+    machine = Machine()
+    machine.begin(False, sizes, True, 0, None, False, None)
+    for name in names:
+        machine.group_object(name, 2, 0, None)
+        machine.members(name, 5, False, 1, "", 0, "")
+        machine.cluster.settle()
+    return machine
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(2, 4), min_size=4, max_size=4),
+    name=st.sampled_from(("a", "b")),
+    losses=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 6)), min_size=1, max_size=3),
+)
+def test_a_replacement_stands_with_its_own_or_waits(sizes: list[int], name: str, losses: list[tuple[int, int]]) -> None:
+    machine = running(sizes, name)
+    for number, thieves in losses:
+        members = [pod for pod in machine.cluster.truth.pods.values() if pod.bound and pod.group.name == name]
+        machine.replace_member(members[number % len(members)], thieves)
+        machine.required_domains_hold()
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    sizes=st.lists(st.integers(2, 4), min_size=4, max_size=4),
+    racks=st.lists(st.sampled_from(("r0", "r1", "r2")), min_size=4, max_size=4),
+    restart=st.booleans(),
+)
+def test_new_labels_move_nobody_who_runs(sizes: list[int], racks: list[str], restart: bool) -> None:
+    cluster = running(sizes, "a", "b").cluster
+    before = {pod.uid: pod.node for pod in cluster.truth.pods.values() if pod.bound}
+    for name, rack in zip(base.NODES, racks, strict=True):
+        node = cluster.truth.node(NodeName(name))
+        assert node is not None
+        cluster.show(base.replace(node, labels={"rack": rack}))
+    if restart:
+        cluster.restart()
+        cluster.tell(messages.ActivityChanged(True))
+    cluster.rest()
+    now = {pod.uid: pod.node for pod in cluster.truth.pods.values() if pod.uid in before and not pod.terminating}
+    assert now == before
+    assert before

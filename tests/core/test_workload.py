@@ -30,13 +30,17 @@ def test_the_most_frequent_shapes_come_first_and_pods_without_gpus_and_ended_one
     ):
         workload.add(pod)
     assert workload.typical() == ((asking("", 2000).shape, 2), (asking("", 1000).shape, 1))
+    assert workload.others == (("cpu", 3000),)
 
 
 def test_no_more_shapes_are_told_than_are_typical() -> None:
     workload = Workload()
     for number in range(3 * MOST):
         workload.add(asking(f"p{number}", 1000 + number))
+    workload.add(asking("cpu", 9000, gpus=0))
     assert len(workload.typical()) == MOST
+    # a third of those that ask for GPUs is told of, and a third of what others ask for
+    assert workload.others == (("cpu", 3000),)
 
 
 def test_what_was_told_holds_while_little_changes() -> None:

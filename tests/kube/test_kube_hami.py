@@ -17,7 +17,7 @@ from extender.core.ids import NodeName, PodUid
 from extender.core.model import Share
 from extender.kube import client, node_lock
 from extender.wire import hami
-from permit_gate.forwarding import ATTEMPTS, Hami
+from permit_gate.forwarding import ANSWER_LIMIT, ATTEMPTS, Hami
 from permit_gate.outside import Kubernetes
 
 NODE, POD, OTHER = "/api/v1/nodes/n", "/api/v1/namespaces/ns/pods/p", "/api/v1/namespaces/ns/pods/other"
@@ -130,6 +130,15 @@ async def test_the_pod_is_the_proof_of_a_binding_after(cluster: Kubernetes, stub
     stub.on("GET", NODE, node())
     stub.on("POST", "/bind", answer)
     assert await cluster.bind(BIND) == gm.BindDone(PodUid("u"))
+
+
+async def test_an_answer_without_end_is_not_read_to_its_end(cluster: Kubernetes, stub: kube_stub.Stub) -> None:
+    stub.on("GET", POD, chosen())
+    stub.on("GET", NODE, node())
+    # it would hang after these bytes
+    stub.on("POST", "/bind", kube_stub.stream(b" " * (ANSWER_LIMIT + 1)))
+    assert f"more than {ANSWER_LIMIT} bytes" in (await cluster.bind(BIND)).error
+    assert stub.count("POST", "/bind") == ATTEMPTS
 
 
 async def test_a_success_that_is_none_is_not_believed(cluster: Kubernetes, stub: kube_stub.Stub) -> None:

@@ -270,7 +270,10 @@ def test_discovery_names_what_is_served_and_nothing_that_changes_anything():
         "workloads": ("Workload", True, "get", "list"),
         "queues": ("Queue", False, "get", "list"),
         "usages": ("Usage", False, "get"),
-        "plans": ("Plan", True, "create"),  # answered, and kept nowhere
+        # answered, and kept nowhere
+        "plans": ("Plan", True, "create"),
+        "drainplans": ("DrainPlan", False, "create"),
+        "queueplans": ("QueuePlan", False, "create"),
     }
     assert answers.group()["preferredVersion"]["groupVersion"] == listed["groupVersion"]
     assert answers.group_list()["groups"][0]["name"] == "visibility.muster.dev"

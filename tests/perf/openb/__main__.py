@@ -1,7 +1,8 @@
 """Plays the openb trace under each policy: `make bench-placement`, or `python -m tests.perf.openb --help`.
 
-Takes the folder of the trace; writes the results of each workload as soon as it is done to results/latest.json, draws
-them to results/latest.svg, and prints a table. Exit status 1 when a wanted figure is missed.
+Takes the folder of the trace; writes the result of each run as soon as it is done to results/latest.json, draws them to
+results/latest.svg, and prints a table. All workloads are played with one seed before the next one: what is interrupted
+has as many of each, and goes on with --resume. Exit status 1 when a wanted figure is missed.
 """
 
 from __future__ import annotations
@@ -51,27 +52,29 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=10, help="how many runs of each")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS, help="JSON; the drawing stands beside it")
+    parser.add_argument("--resume", action="store_true", help="leave out the runs that the results have already")
     told = parser.parse_args()
     if not told.trace.is_dir():
         parser.error(f"there is no trace in {told.trace}: name its folder with --trace")
     names = told.workloads or trace.workloads(told.trace)
-    seeds = range(FIRST_SEED, FIRST_SEED + told.seeds)
     results = report.read(told.results)
-    begun, done, number = time.monotonic(), 0, len(names) * len(told.policies) * len(seeds)
+    runs = [
+        (name, policy, seed)
+        for seed in range(FIRST_SEED, FIRST_SEED + told.seeds)
+        for name in names
+        for policy in told.policies
+        if not (told.resume and report.has(results, name, policy, seed))
+    ]
+    begun = time.monotonic()
     with concurrent.futures.ProcessPoolExecutor(told.jobs) as pool:
-        for name in names:
-            running = {
-                pool.submit(one, told.trace, name, policy, seed): (policy, seed)
-                for policy in told.policies
-                for seed in seeds
-            }
-            for ended in concurrent.futures.as_completed(running):
-                report.put(results, name, *running[ended], ended.result())
-                done += 1
-                left = (time.monotonic() - begun) / done * (number - done) / 60
-                print(f"[{done}/{number}, {left:.0f} min left] {name} {running[ended]}", file=sys.stderr, flush=True)
+        running = {pool.submit(one, told.trace, *run): run for run in runs}
+        for done, ended in enumerate(concurrent.futures.as_completed(running), 1):
+            report.put(results, *running[ended], ended.result())
             report.write(told.results, results)
-            print(report.row(results, name, list(POLICIES)), flush=True)
+            left = (time.monotonic() - begun) / done * (len(runs) - done) / 60
+            print(f"[{done}/{len(runs)}, {left:.0f} min left] {running[ended]}", file=sys.stderr, flush=True)
+    for name in names:
+        print(report.row(results, name, list(POLICIES)))
     told.results.with_suffix(".svg").write_text(drawing.draw(results, list(POLICIES)))
     missed = report.missed(results)
     print("\n".join(missed or ["all wanted figures are reached"]))

@@ -1,6 +1,6 @@
 """Results by workload, policy and seed: kept as JSON, printed as rows, and compared with what is wanted.
 
-Takes curves of allocated GPUs; must not run anything. A workload that is played anew replaces its own results.
+Takes curves of allocated GPUs; must not run anything. A run that is played anew replaces its own result.
 """
 
 from __future__ import annotations
@@ -49,6 +49,16 @@ def put(results: Results, workload: str, policy: str, seed: int, curve: list[flo
     told.setdefault("allocated", {})[str(seed)] = curve[-1]
     if seed == min(map(int, told["allocated"])):
         told["curve"] = curve[FROM:]
+
+
+def has(results: Results, workload: str, policy: str, seed: int) -> bool:
+    """True when this run stands there."""
+    return str(seed) in results.get(workload, {}).get(policy, {}).get("allocated", {})
+
+
+def seeds(results: Results, workload: str, policy: str) -> int:
+    """How many seeds were played."""
+    return len(results.get(workload, {}).get(policy, {}).get("allocated", {}))
 
 
 def mean(results: Results, workload: str, policy: str) -> float | None:
