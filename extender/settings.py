@@ -117,6 +117,8 @@ class Process:
     tls: Tls | None
     logging: Logging
     hostname: str
+    #: where metrics, and nothing else, are served in the open too
+    metrics_listen: Listen | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +273,7 @@ def _parser(module: str, description: str, listen: str) -> argparse.ArgumentPars
         metavar="HOST:PORT",
         help=f"address to serve on ({listen})",
     )
+    add("--metrics-listen", type=_listen, metavar="HOST:PORT", help="serve /metrics alone, to anybody, here too")
     add("--tls-cert", type=_readable_file, metavar="FILE", help="serve TLS with this certificate")
     add("--tls-key", type=_readable_file, metavar="FILE", help="the certificate's key")
     add(
@@ -297,6 +300,7 @@ def _process(parser: argparse.ArgumentParser, told: argparse.Namespace, hostname
         "tls": _tls(parser, told),
         "logging": Logging(told.log_level, told.log_format),
         "hostname": hostname,
+        "metrics_listen": told.metrics_listen,
     }
 
 

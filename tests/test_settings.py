@@ -288,3 +288,9 @@ def assert_refused(read, argv, want, capsys, never=None):
     assert ended.value.code == 2
     assert want in shown.splitlines()[-1]
     assert never is None or never not in shown
+
+
+@pytest.mark.parametrize("read", [settings.read_extender, settings.read_gate])
+def test_metrics_are_served_in_the_open_only_where_it_is_asked_for(read):
+    assert read([], HOST).metrics_listen is None
+    assert read(["--metrics-listen=0.0.0.0:9464"], HOST).metrics_listen == settings.Listen("0.0.0.0", 9464)

@@ -6,10 +6,11 @@ Takes the engine's records, gives look-ups in O(1); must not decide. The records
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
-from extender.core import fragmentation, spans
+from extender.core import spans
 from extender.core.explain import of_member
 from extender.core.feasibility import Facts
 from extender.core.firm import Loan
@@ -87,9 +88,17 @@ class View:
         """What neither pods nor plans take of the nodes, by resource."""
         return self._plans.free()
 
-    def fragmented(self) -> float:
-        """GPUs that are free and of which the workload that was seen has no use. Takes a snapshot."""
-        return fragmentation.lost(self._room())
+    def room(self) -> Room:
+        """What is free now. Takes a snapshot."""
+        return self._room()
+
+    def reservations(self) -> Iterator[Reservation]:
+        """Room that plans hold, revoked ones too that the scheduler may still act on."""
+        return chain(self._plans.ledger.planned().values(), self._plans.ledger.lingering().values())
+
+    def earmarked(self) -> Iterator[Reservation]:
+        """Room that is kept for groups whose victims still leave."""
+        return iter(self._plans.earmarks)
 
     def refusal(self, uid: PodUid) -> Refusal | None:
         """Why this pod waits; None when its group does not, or was not looked at yet."""

@@ -23,10 +23,12 @@ from extender.core import explain
 from extender.core.answers import Answers
 from extender.core.ids import GroupKey, QueueName
 from extender.core.reasons import Reason
+from extender.core.series import Series
 from extender.telemetry import logs
 from extender.web import plans, serve
 from extender.web.rehearsals import Rehearsals
 from extender.wire import answers as wire
+from extender.wire import usages
 from extender.wire.delegation import Asked, Decision, FrontProxy, User, user_of
 
 LOG = logs.Log(__name__)
@@ -68,6 +70,7 @@ class Handlers:
     def __init__(
         self,
         answers: Answers,
+        series: Series,
         *,
         front_proxy: Callable[[], FrontProxy | None],
         review: Callable[[User, Asked], Awaitable[Decision]],
@@ -76,6 +79,7 @@ class Handlers:
         metrics: Metrics,
     ) -> None:
         self._answers = answers
+        self._series = series
         self._front_proxy = front_proxy
         self._review = review
         self._silent = silent
@@ -99,6 +103,7 @@ class Handlers:
             (f"{_ROOT}/namespaces/{{namespace}}/workloads/{{name}}", self.get_workload),
             (f"{_ROOT}/queues", self.list_queues),
             (f"{_ROOT}/queues/{{name}}", self.get_queue),
+            (f"{_ROOT}/usages/{{name}}", self.get_usage),
         ]
         app.add_routes([web.get(path, handler, allow_head=False) for path, handler in routes])
         app.add_routes(
@@ -163,6 +168,20 @@ class Handlers:
         return self._shown(
             request, wire.QUEUES, items, _more(len(rest) - len(page), ("", page[-1] if page else behind))
         )
+
+    async def get_usage(self, request: web.Request) -> web.Response:
+        """What became of the GPUs between two times."""
+        name = request.match_info["name"]
+        await self._allow(request, wire.USAGES, "", name)
+        if name != usages.GPUS:
+            _not_found(wire.USAGES, name)
+        _tabular(request)
+        now = self._wall()
+        try:
+            asked = usages.asked(request.query, now)
+        except ValueError as error:
+            _bad(str(error))
+        return serve.reply(usages.usage(self._series, asked, now))
 
     async def create_plan(self, request: web.Request) -> web.Response:
         """What would become of a group."""

@@ -18,7 +18,7 @@ from extender.wire import marks
 
 MANIFESTS = pathlib.Path(__file__).resolve().parents[2] / "manifests"
 #: components that a user adds to an overlay
-OPTIONAL = ("node-agent", "decision-log")
+OPTIONAL = ("decision-log", "metrics", "node-agent")
 MINORS = ("1.34", "1.35", "1.36", "1.37")
 SCHEDULER_IMAGE = "registry.k8s.io/kube-scheduler"
 Object = dict[str, Any]
@@ -309,7 +309,7 @@ def test_readers_may_read_answers_only_and_our_account_gets_the_one_right_to_ask
     (reading,) = roles["muster-answers-view"]["rules"]
     assert reading == {
         "apiGroups": ["visibility.muster.dev"],
-        "resources": ["workloads", "queues"],
+        "resources": ["workloads", "queues", "usages"],
         "verbs": ["get", "list"],
     }
     (planning,) = roles["muster-answers-edit"]["rules"]
