@@ -39,7 +39,7 @@ format: $(INSTALLED) ## mend format and style in place
 	$(BIN)/ruff check --fix .
 
 unit: $(INSTALLED) ## tests without a cluster
-	@$(STAGE) unit $(BIN)/python -m pytest tests --durations=5
+	@$(STAGE) unit $(BIN)/python -m pytest tests --numprocesses=auto --dist=worksteal --durations=5
 
 e2e: $(INSTALLED) ## tests on a real control plane; K8S=1.34 takes the oldest supported version
 	@$(STAGE) e2e $(BIN)/python -m pytest e2e --durations=10

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 
 from e2e import objects
@@ -26,12 +28,15 @@ class Server:
         self.cluster = cluster
         self.host, self.port = own_address(), process.free_port()
         self.cert, self.key = cluster.key_pair(SERVICE)
+        #: what the extender decides is on record there
+        self.decisions = pathlib.Path(tempfile.mkdtemp(prefix="decisions-", dir=cluster.work))
 
     @property
     def arguments(self) -> dict[str, list[str]]:
         """What its extender is told."""
         files = [f"--answers-cert={self.cert}", f"--answers-key={self.key}"]
-        return {"extender": [f"--answers-listen={self.host}:{self.port}", *files]}
+        log = [f"--decision-log={self.decisions}", "--decision-log-size=1"]
+        return {"extender": [f"--answers-listen={self.host}:{self.port}", *files, *log]}
 
     @contextlib.contextmanager
     def known(self, name: str) -> Iterator[None]:

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from e2e import answers, objects, waiting
 from e2e import kube as kube_module
-from e2e import objects, waiting
 from e2e.cluster import base, muster
 from e2e.scenes import SOON, Scene, priority_classes
 
@@ -115,6 +115,7 @@ def test_a_preempted_gang_is_told_for_whom_by_which_rule_and_at_what_cost(
     assert evicted["rule"] == "Preempted"
     assert f"for urgent, namespace {scene.namespace}, queue {queue}" in evicted["message"]
     assert "lost-seconds" in evicted["message"]
+    assert "considered 1" in evicted["message"]
     waiting.wait_for(lambda: not scene.bound("victim"), SOON, "the victims are gone")
     shown = plugin.shows("why", "pod/victim-0")
     assert "victim-0 in namespace" in shown
@@ -146,6 +147,41 @@ def test_a_plan_tells_what_becomes_of_a_job_and_creates_nothing(
     assert scene.kube.list("podgroups.muster.dev", scene.namespace) == []
 
 
+def test_a_drained_node_and_other_queues_are_rehearsed_and_nothing_is_touched(
+    scene: Scene, cluster: base.Cluster, make_nodes: MakeNodes, plugin: Plugin, queue: str, tmp_path: pathlib.Path
+) -> None:
+    (node,) = make_nodes(1)
+    scene.group("run", 2, queue=queue)
+    scene.gang("run", 2, gpus=4)
+    scene.wait_bound("run", 2)
+    scene.group("wait", 1, queue=queue)
+    scene.gang("wait", 1, gpus=4)
+    scene.wait_says("wait", "InsufficientResources")
+    (other,) = make_nodes(1, gpus=4)
+    scene.wait_bound("wait", 1)
+    (fate,) = plugin.tells("drain", node, "--plan")["groups"]
+    assert (fate["name"], fate["left"], fate["minimum"], fate["belowMinimum"]) == ("muster:run", 0, 2, True)
+    assert (len(fate["pods"]), fate["replaced"]) == (2, 0)
+    shown = plugin.shows("drain", other, "--plan")
+    assert f"{other}: 1 pod of 1 group would be evicted, 1 group would fall below the minimum" in shown
+    assert "1 pod would not come back" in shown
+    path = tmp_path / "queue.json"
+    capped = objects.queue(queue, capability={objects.GPU: "4"})
+    path.write_text(json.dumps(capped))
+    told = plugin.tells("plan", "-f", str(path))
+    assert [(one["queue"], one["reason"]) for one in told["warnings"]] == [(queue, "CapabilityBelowUse")]
+    (row,) = [one for one in told["queues"] if one["asked"]]
+    assert [row[when]["allocated"][objects.GPU] for when in ("before", "after")] == ["12", "12"]
+    assert "in use and 4 allowed" in plugin.shows("plan", "-f", str(path))
+    assert len(scene.bound("run")) == 2
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "none", "namespace": scene.namespace}}
+    scene.kube.create(account)
+    tenant = str(cluster.kubeconfig_for_service_account(scene.namespace, "none"))
+    done = plugin.run("drain", node, "--plan", kubeconfig=tenant)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert 'cannot create resource "drainplans"' in done.stderr
+
+
 def test_what_may_not_be_read_or_is_not_there_is_said_with_its_mend(
     scene: Scene, cluster: base.Cluster, plugin: Plugin
 ) -> None:
@@ -159,3 +195,26 @@ def test_what_may_not_be_read_or_is_not_there_is_said_with_its_mend(
     missing = plugin.run("why", "nothing")
     assert (missing.returncode, missing.stdout) == (1, "")
     assert f'no group or pod "nothing" in namespace {scene.namespace}' in missing.stderr
+
+
+def test_what_was_decided_for_this_file_is_decided_again_from_its_decision_log(
+    scene: Scene, make_nodes: MakeNodes, server: answers.Server, plugin: Plugin, queue: str, tmp_path: pathlib.Path
+) -> None:
+    make_nodes(1)
+    scene.group("last", 2, queue=queue)
+    scene.gang("last", 2, gpus=1)
+    scene.wait_bound("last", 2)
+
+    def replay() -> str:
+        argv = [sys.executable, "-m", "extender.sim", "replay", str(server.decisions)]
+        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        return done.stdout
+
+    # the newest second is not written yet
+    shown = waiting.wait_for(replay, SOON, "something is on record", until=lambda text: " 0 decisions" not in text)
+    assert "the same is decided" in shown
+    path = tmp_path / "queue.json"
+    path.write_text(json.dumps(objects.queue(queue, capability={objects.GPU: "1"})))
+    day = plugin.shows("plan", "-f", str(path), "--log", str(server.decisions))
+    assert cells(day, queue)[:5] == [queue, "1", "0", "0", "1"]

@@ -16,18 +16,18 @@ from collections.abc import Sequence
 from extender import settings
 from extender.answering import Answering
 from extender.core import messages
-from extender.core.engine import Engine
 from extender.core.reasons import Reason
 from extender.kube import client, effects, errors, feeds, resources, scheduler
 from extender.replica import Replica
-from extender.runtime import census, process, stopping, tasks
+from extender.runtime import census, journal, process, stopping, tasks
 from extender.runtime.dispatcher import Dispatcher, Final, Transient
-from extender.runtime.owner import Owner
+from extender.runtime.owner import TURNS, Owner
 from extender.telemetry.metrics import ExtenderMetrics
 from extender.web import serve, tls
 from extender.web.gate_client import GateClient
 from extender.web.verbs import BODY_LIMIT, Verbs
 from extender.wire import objects, small
+from extender.wire.journal import Settings
 
 #: what is awaited beside the lists, as /readyz names it
 _HOLDS, _SCHEDULER = "the gate's holds", "a fit kube-scheduler"
@@ -54,6 +54,7 @@ async def _serve(told: settings.ExtenderSettings) -> None:
             body_limit=BODY_LIMIT,
         )
         await stack.enter_async_context(serve.serve(app, told.listen, told.tls))
+        stack.callback(parts.close)
         running = await stack.enter_async_context(tasks.Tasks())
         parts.start(running)
         await running.run_until(stop)
@@ -70,10 +71,13 @@ class _Process:
         self._api = api
         self._gate = gate
         self._effects = effects.Effects(api, told.cluster.namespace, lambda: datetime.datetime.now(datetime.UTC))
-        self._engine = Engine(told.nominate_above_nodes)
+        made_of = Settings(told.nominate_above_nodes, TURNS)
+        self._engine = made_of.engine()
         self._dispatcher = Dispatcher(self._write, self._report)
         self._wall = process.wall_clock()
-        self._owner = Owner(self._engine, self._dispatcher.put, time.perf_counter, self._wall, metrics)
+        self._journal = self._recording(told.decision_log, made_of)
+        record = None if self._journal is None else self._journal.handled
+        self._owner = Owner(self._engine, self._dispatcher.put, time.perf_counter, self._wall, metrics, record)
         self._replica = Replica(
             api,
             told,
@@ -98,6 +102,14 @@ class _Process:
         running.start("census", census.take(self._engine, self._metrics))
         if self._told.answers is not None:
             self._answering(self._told.answers).start(running)
+
+    def close(self) -> None:
+        """Nothing is handled any more."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def _recording(self, told: settings.DecisionLog | None, made_of: Settings) -> journal.Journal | None:
+        return None if told is None else journal.Journal(journal.room(told), self._engine, made_of, self._metrics)
 
     def _answering(self, told: settings.Answers) -> Answering:
         return Answering(

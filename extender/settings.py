@@ -23,6 +23,7 @@ GATE_LISTEN = "127.0.0.1:8081"
 SCHEDULER = "https://127.0.0.1:10259"
 NOMINATE_ABOVE_NODES = 1000
 HTTP_TIMEOUT_SECONDS = 600
+DECISION_LOG_MEBIBYTES, DECISION_LOG_FILES = 32, 8
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("json", "text")
 
@@ -73,6 +74,15 @@ class Answers:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class DecisionLog:
+    """Where decisions are put on record, how large a file becomes, and how many there are at most."""
+
+    folder: str
+    file_mebibytes: int
+    files: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Cluster:
     """The API server, and our place in it; `kubeconfig` None means the service account of our pod."""
 
@@ -105,13 +115,14 @@ class Process:
 class ExtenderSettings(Process):
     """All that the extender is told; `gate` and `scheduler` are base URLs, the latter of our kube-scheduler.
 
-    `answers` None: live answers are not served.
+    `answers` None: live answers are not served. `decision_log` None: there is none.
     """
 
     gate: str
     scheduler: str
     nominate_above_nodes: int
     answers: Answers | None
+    decision_log: DecisionLog | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +168,26 @@ def read_extender(argv: Sequence[str], hostname: str) -> ExtenderSettings:
     )
     parser.add_argument("--answers-cert", type=_given, metavar="FILE", help="certificate of that server")
     parser.add_argument("--answers-key", type=_given, metavar="FILE", help="the certificate's key")
+    parser.add_argument(
+        "--decision-log",
+        type=_given,
+        metavar="DIR",
+        help="put on record there what is decided and on what, to be replayed (default: nowhere)",
+    )
+    parser.add_argument(
+        "--decision-log-size",
+        type=_whole_number(1, 4096),
+        default=DECISION_LOG_MEBIBYTES,
+        metavar="MIB",
+        help="MiB after which a new file begins (%(default)s)",
+    )
+    parser.add_argument(
+        "--decision-log-files",
+        type=_whole_number(1, 1000),
+        default=DECISION_LOG_FILES,
+        metavar="NUMBER",
+        help="files that are kept; the oldest goes first (%(default)s)",
+    )
     told = parser.parse_args(argv)
     process = _process(parser, told, hostname)
     _check_peer(parser, "--gate", told.gate, process["tls"])
@@ -167,6 +198,7 @@ def read_extender(argv: Sequence[str], hostname: str) -> ExtenderSettings:
         scheduler=told.scheduler,
         nominate_above_nodes=told.nominate_above_nodes,
         answers=_answers(parser, told),
+        decision_log=_decision_log(told),
     )
 
 
@@ -291,6 +323,12 @@ def _answers(parser: argparse.ArgumentParser, told: argparse.Namespace) -> Answe
     if missing:
         parser.error(f"{missing[0]}: is missing; live answers need all of {', '.join(given)}")
     return Answers(told.answers_listen, KeyPair(told.answers_cert, told.answers_key))
+
+
+def _decision_log(told: argparse.Namespace) -> DecisionLog | None:
+    if told.decision_log is None:
+        return None
+    return DecisionLog(told.decision_log, told.decision_log_size, told.decision_log_files)
 
 
 def _check_peer(parser: argparse.ArgumentParser, option: str, url: str, tls: Tls | None) -> None:

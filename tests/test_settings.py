@@ -48,6 +48,7 @@ def test_the_extender_needs_no_option_in_a_pod():
         scheduler="https://127.0.0.1:10259",
         nominate_above_nodes=1000,
         answers=None,
+        decision_log=None,
     )
 
 
@@ -78,6 +79,9 @@ def test_every_option_of_the_extender_arrives(files):
             "--answers-listen=[::]:8443",
             "--answers-cert=/not/there/yet.crt",
             "--answers-key=/not/there/yet.key",
+            "--decision-log=/var/log/muster",
+            "--decision-log-size=3",
+            "--decision-log-files=2",
             "--log-level=debug",
             "--log-format=text",
         ],
@@ -95,6 +99,7 @@ def test_every_option_of_the_extender_arrives(files):
         answers=settings.Answers(
             settings.Listen("::", 8443), settings.KeyPair("/not/there/yet.crt", "/not/there/yet.key")
         ),
+        decision_log=settings.DecisionLog("/var/log/muster", 3, 2),
     )
 
 

@@ -55,7 +55,10 @@ _POOL = _argument("--pool", metavar="LABEL", help="the label of nodes that names
 _PODS = _argument("--pods", action="store_true", help="also pods that are alone")
 _LEVEL = _argument("--level", metavar="LABEL", help="the levels of the Topology that has this one")
 _DEPTH = _argument("--depth", type=_depth, metavar="N", help="only so many levels")
+_NODE = _argument("node", metavar="NODE", help="a node")
+_ONLY = _argument("--plan", action="store_true", required=True, help="only say what would follow; nothing else is done")
 _FILE = _argument("-f", "--filename", metavar="FILE", required=True, help="manifests; - for standard input")
+_LOG = _argument("--log", metavar="PATH", help="for queues: on the day in this decision log instead; asks no cluster")
 _WATCH = _argument("-w", "--watch", action="store_true", help="go on with those to come")
 
 COMMANDS = (
@@ -65,7 +68,12 @@ COMMANDS = (
     Command("gangs", "groups with phase, members and reason", (_PODS,), everywhere=True),
     Command("nodes", "the topology tree, with what is free at each level", (_RESOURCE, _LEVEL, _DEPTH)),
     Command("history", "for what a group has waited, and what was done about it", (_NAME,)),
-    Command("plan", "would it start now, where, whom would it evict, else why not; creates nothing", (_FILE,)),
+    Command(
+        "plan",
+        "would it start now, where, whom would it evict, else why not; or what queues would change",
+        (_FILE, _RESOURCE, _LOG),
+    ),
+    Command("drain", "what would become of a node's pods if it was drained", (_NODE, _ONLY)),
     Command("events", "decisions, also as they are made", (_WATCH,), everywhere=True),
 )
 

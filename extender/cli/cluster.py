@@ -26,6 +26,8 @@ PAGE = 500
 _OF_TEMPLATE = ("labels", "annotations")
 #: of two replicas one answers; the other says when to ask again
 _ASKED_AGAIN = 8
+#: what must be worked out takes its time; the API server itself gives up after a minute
+_WORKED_OUT_SECONDS = 70.0
 
 
 def each(decode: Callable[[Object], T], contents: Iterable[Object]) -> Iterator[T]:
@@ -182,20 +184,33 @@ class Cluster:
 
     async def plan(self, namespace: str, spec: Object) -> Object:
         """What would become of a group; a Problem where nothing answers, as objects do not tell."""
-        path = f"/apis/{answers.API_VERSION}/namespaces/{resources.quote(namespace)}/plans"
-        body = {"apiVersion": answers.API_VERSION, "kind": answers.PLANS.kind, "spec": spec}
+        return await self._supposed(answers.PLANS, f"namespaces/{resources.quote(namespace)}/", spec)
+
+    async def drain_plan(self, node: str) -> Object:
+        """What would become of the pods of a node."""
+        return await self._supposed(answers.DRAIN_PLANS, "", {"node": node})
+
+    async def queue_plan(self, queues: list[Object]) -> Object:
+        """What these queues would come to."""
+        return await self._supposed(answers.QUEUE_PLANS, "", {"queues": queues})
+
+    async def _supposed(self, resource: answers.Resource, where: str, spec: Object) -> Object:
+        path = f"/apis/{answers.API_VERSION}/{where}{resource.plural}"
+        body = {"apiVersion": answers.API_VERSION, "kind": resource.kind, "spec": spec}
         try:
-            made = await _answered(lambda: self.api.request("POST", path, body=body))
+            made = await _answered(lambda: self.api.request("POST", path, body=body, timeout=_WORKED_OUT_SECONDS))
             status = client.decode_object(made).get("status")
             return status if isinstance(status, dict) else {}
         except errors.NotFound as error:
+            if error.message.startswith("nodes "):
+                raise Problem(f"there is no {error.message.removesuffix(' not found')}") from error
             raise Problem(problems.NO_LIVE, problems.INSTALL_LIVE) from error
         except (errors.Invalid, errors.Conflict) as error:
             raise Problem(error.message) from error
         except errors.ServerError as error:
             raise Problem(f"{problems.LIVE_AWAY} ({error})", problems.LIVE_MEND) from error
         except errors.KubeError as error:
-            raise self._problem(error, f"{answers.PLANS.plural}.{answers.GROUP}") from error
+            raise self._problem(error, f"{resource.plural}.{answers.GROUP}") from error
 
     def _without(self, what: str, mend: str) -> None:
         self._no_live = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from typing import TextIO
@@ -16,6 +17,8 @@ from extender.cli import arguments, completion, problems, tables
 from extender.cli.problems import Problem
 
 STOPPED = 130
+#: a recorded day is played by what plays scenarios: the plugin itself decides nothing
+_DAY = ("-m", "extender.sim", "day")
 
 
 def main(argv: Sequence[str] | None = None, out: TextIO | None = None, said: TextIO | None = None) -> int:
@@ -26,6 +29,9 @@ def main(argv: Sequence[str] | None = None, out: TextIO | None = None, said: Tex
         lines = completion.candidates(told.words) if told.shell == arguments.ASK else [completion.SCRIPTS[told.shell]]
         print(*lines, sep="\n", file=out)
         return problems.DONE
+    if getattr(told, "log", None):
+        argv = [sys.executable, *_DAY, told.log, "--queues", told.filename]
+        return subprocess.call(argv, stdout=out, stderr=said)  # noqa: S603 - ourselves, with a user's own arguments
     from extender.cli import running
 
     try:

@@ -30,8 +30,8 @@ class Template:
     count: int
 
 
-def read(path: str) -> tuple[list[Template], list[Object]]:
-    """The templates and the PodGroups of a file, `-` for standard input."""
+def read(path: str) -> list[Object]:
+    """The objects of a file, `-` for standard input."""
     try:
         if path == "-":
             text = sys.stdin.read()
@@ -43,12 +43,16 @@ def read(path: str) -> tuple[list[Template], list[Object]]:
         raise Problem(f"{path} cannot be read: {error}", status=UNUSABLE) from error
     except yaml.YAMLError as error:
         raise Problem(f"{path} is not YAML: {' '.join(str(error).split())}", status=UNUSABLE) from error
-    found = [item for one in documents for item in _items(one)]
+    return [item for one in documents for item in _items(one)]
+
+
+def templates(path: str, found: list[Object]) -> tuple[list[Template], list[Object]]:
+    """The templates and the PodGroups of a file with these objects."""
     groups = [one for one in found if source_of(one) is not None]
-    templates = [template for one in found if source_of(one) is None for template in _templates(one)]
-    if not templates:
-        raise Problem(f"{path} makes no pods", "give a Pod, or what has a template of pods", UNUSABLE)
-    return templates, groups
+    made = [template for one in found if source_of(one) is None for template in _templates(one)]
+    if not made:
+        raise Problem(f"{path} makes no pods", "give a Pod, or what has a template of pods, or queues", UNUSABLE)
+    return made, groups
 
 
 def _items(document: object) -> Iterator[Object]:

@@ -1,7 +1,8 @@
 """`kubectl muster plan -f FILE`: would it start now, where, whom would it evict, else why not. Creates nothing.
 
-Takes manifests. The API server is asked for each pod as it would be created (a dry run: with its defaults, its
-priority, and what admission says of it), and the live answers for what would become of each group.
+Takes manifests; where there are queues in them, `queue_plan` has the word. The API server is asked for each pod as it
+would be created (a dry run: with its defaults, its priority, and what admission says of it), and the live answers for
+what would become of each group.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from extender.cli import manifests, tables, why
+from extender.cli import manifests, queue_plan, tables, why
 from extender.cli.cluster import Cluster
 from extender.cli.manifests import Template
 from extender.core.ids import GroupKey, PodUid
@@ -21,8 +22,11 @@ Object = dict[str, Any]
 
 
 async def gather(cluster: Cluster, path: str) -> Object:
-    """The outlook of each group that a file makes, by name."""
-    templates, groups = manifests.read(path)
+    """The outlook of each group that a file makes, by name; or what the queues would come to that are in it."""
+    found = manifests.read(path)
+    if queue_plan.queues_of(path, found):
+        return await queue_plan.gather(cluster, found)
+    templates, groups = manifests.templates(path, found)
     parts: dict[GroupKey, list[Object]] = {}
     for number, template in enumerate(templates):
         key, part = await _part(cluster, template, number)
@@ -56,8 +60,11 @@ async def _outlook(cluster: Cluster, key: GroupKey, parts: list[Object], groups:
 # --- for people --------------------------------------------------------------------------------------
 
 
-def show(told: Object, paint: tables.Paint) -> Iterator[str]:
-    """Some lines for each group."""
+def show(told: Object, resource: str | None, paint: tables.Paint) -> Iterator[str]:
+    """Some lines for each group, or tables of queues."""
+    if "queues" in told:
+        yield from queue_plan.show(told, resource, paint)
+        return
     for number, one in enumerate(told["items"]):
         if number:
             yield ""

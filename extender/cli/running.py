@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import orjson
 import yaml
 
-from extender.cli import events, gangs, history, nodes, plan, problems, queues, tables, top, why
+from extender.cli import drain, events, gangs, history, nodes, plan, problems, queues, tables, top, why
 from extender.cli.cluster import Cluster
 from extender.cli.problems import Problem
 from extender.kube import client, credentials, errors, observing
@@ -64,7 +64,11 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "plan": Command(
         lambda cluster, told: plan.gather(cluster, told.filename),
-        lambda found, _, __, paint: plan.show(found, paint),
+        lambda found, told, _, paint: plan.show(found, told.resource, paint),
+    ),
+    "drain": Command(
+        lambda cluster, told: drain.gather(cluster, told.node),
+        lambda found, _, __, paint: drain.show(found, paint),
     ),
     "events": Command(
         lambda cluster, _: events.gather(cluster),

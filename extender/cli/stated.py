@@ -21,6 +21,14 @@ from extender.wire import evictions, objects, status
 from extender.wire.groups import WHY_ANNOTATION
 
 Object = dict[str, Any]
+#: reasons of the condition DisruptionTarget
+_BY_OTHERS = {
+    "PreemptionByScheduler": "a scheduler preempted it for a pod of higher priority",
+    "DeletionByTaintManager": "its node got a taint that it does not tolerate",
+    "EvictionByEvictionAPI": "somebody evicted it, as a drain of its node does",
+    "DeletionByPodGC": "its node is gone",
+    "TerminationByKubelet": "its kubelet ended it: the node was short of something, or was shut down",
+}
 _GROUNDS = {ground.value: ground for ground in Ground}
 
 
@@ -73,10 +81,22 @@ def evicted_group(source: Source, content: Object) -> Object | None:
 
 
 def evicted_pod(content: Object) -> Object | None:
-    """The same of a pod, which leaves for it; a record without that is no fact yet."""
+    """The same of a pod, which leaves for it, whoever evicted it; a record of ours without that is no fact yet."""
     found = _written(_annotation(content, evictions.EVICTED_ANNOTATION))
+    if found is None:
+        return _evicted_by_others(_condition(_mapping(content, "status"), "DisruptionTarget"))
     leaving = _mapping(content, "metadata").get("deletionTimestamp") is not None
-    return found if found is None or leaving else found | {"pending": True}
+    return found if leaving else found | {"pending": True}
+
+
+def _evicted_by_others(condition: Object) -> Object | None:
+    """What Kubernetes itself notes of a pod that leaves before its end."""
+    if condition.get("status") != "True":
+        return None
+    reason, said = str(condition.get("reason") or ""), str(condition.get("message") or "")
+    words = _BY_OTHERS.get(reason, "it leaves before its end")
+    message = f"not by Muster: {words}{f' ({said})' if said else ''}"
+    return _record(reason, condition.get("lastTransitionTime"), message)
 
 
 def _why(source: Source, content: Object, stated: Mapping[str, Any]) -> tuple[str, str]:

@@ -69,7 +69,9 @@ class Absence:
         return without
 
     def usage(self, usage: Usage) -> Usage:
-        """What queues use without them."""
+        """What queues use without them; not to be changed."""
+        if not self._charges:
+            return usage
         less = usage.scratch()
         for (queue, amounts), number in self._charges.items():
             less.book(queue, amounts, -number)

@@ -83,6 +83,12 @@ class Cast:
             room, usage = absence.room(room), absence.usage(usage)
         return room, usage
 
+    @property
+    def protected(self) -> set[tuple[str, str]]:
+        """What protects those who may not go at all, each by name."""
+        names = {(kind, str(name)) for lot in self.lots for kind, name in lot.names}
+        return names | {("queue that gives nothing back", str(queue)) for queue, _ in self.kept}
+
     def bars(self, disruptions: Disruptions) -> Detail:
         """What protects those who could make room, by name, some of each kind."""
         names = {name for lot in self.lots for name in lot.names} | {("queue", queue) for queue, _ in self.kept}
@@ -184,7 +190,7 @@ class Casting:
         if not owed:
             return {}
         found = {}
-        for other in sorted(self._holders.keys()):
+        for other in sorted(self._holders.queues):
             on_terms = eligible.terms(usage, queue, other, owed)
             if on_terms is not None:
                 found[other] = on_terms
@@ -210,7 +216,7 @@ class Casting:
         """All pods of a queue that take of these."""
         found = self._whole.get((queue, resources))
         if found is None:
-            members = (self._world.members[key].values() for key in self._holders.keys().get(queue, ()))
+            members = (self._world.members.get(key, {}).values() for key in self._holders.keys(queue))
             pods = (pod for group in members for pod in group if pod.ours and pod.bound)
             taking = (
                 pod for pod in pods if pod.uid not in self._holders.asked and _takes(pod.shape.request, resources)

@@ -51,6 +51,8 @@ class Cycle(Records):
         self._newest: tuple[object, Room] | None = None
         #: two refusals, and whether they are equal and of the same reasons: many groups share each of them
         self._compared = (Refusal(Reason.QUEUED), Refusal(Reason.QUEUED), True, True)
+        #: something happened since the newest piece, so that what was looked up once for the round may be otherwise
+        self.disturbed = True
         #: amounts of the whole cluster changed, or the queues
         self._unsettled = True
         self._tree: quota.Tree | None = None
@@ -68,8 +70,6 @@ class Cycle(Records):
     def run(self, now: float) -> None:
         """One round, or one piece of it."""
         self.follow_queues()
-        self.plans.firm.begin()
-        self.preemption.begin(now)
         for key in self.usage.take_moved():
             self._queue_left(key, now)
         changed = bool(self.suspects)
@@ -77,6 +77,10 @@ class Cycle(Records):
             self.unplaced(reservation.group, PodUid(reservation.slot))
         self.suspects.clear()
         self._repair(now)
+        if self._sweep is None or self.disturbed:
+            self.disturbed = False
+            self.plans.firm.begin()
+            self.preemption.begin(now)
         if self._refusals_doubtful:
             self._doubt_refusals(now)
         if self._sweep is not None:
@@ -214,6 +218,7 @@ class Cycle(Records):
         """Undo what another scheduler's binding at the same time as ours has done; end what is hurt for too long."""
         for eviction in (*self.wholes.look(now), *self.repair.look(now), *self.stale.look(now)):
             self.effects.append(eviction)
+            self.disturbed = True
             if isinstance(eviction, messages.Evict):
                 self.plans.disruptions.asked(self.world.pods[eviction.uid])
                 self.dirty[self.world.pods[eviction.uid].group] = None

@@ -62,6 +62,7 @@ class Holders:
     def __init__(
         self,
         world: World,
+        usage: Usage,
         wholes: Wholes,
         disruptions: Disruptions,
         firm: Firm,
@@ -69,6 +70,7 @@ class Holders:
         now: float,
     ) -> None:
         self._world = world
+        self._usage = usage
         self._wholes = wholes
         self._disruptions = disruptions
         self._firm = firm
@@ -76,7 +78,6 @@ class Holders:
         self._now = now
         self._of: dict[QueueName, list[Holder]] = {}
         self._holders: dict[GroupKey, Holder | None] = {}
-        self._keys: dict[QueueName, list[GroupKey]] | None = None
 
     @property
     def asked(self) -> Set[PodUid]:
@@ -88,7 +89,7 @@ class Holders:
         found = self._of.get(queue)
         if found is None:
             found = self._of[queue] = []
-            for key in self.keys().get(queue, ()):
+            for key in self.keys(queue):
                 if key not in self._holders:
                     self._holders[key] = self._holder(key, queue)
                 holder = self._holders[key]
@@ -96,14 +97,14 @@ class Holders:
                     found.append(holder)
         return found
 
-    def keys(self) -> Mapping[QueueName, list[GroupKey]]:
-        """By queue, the groups of which something is on nodes."""
-        if self._keys is None:
-            self._keys = {}
-            for key, tally in self._world.tallies.items():
-                if tally.count(Standing.BOUND):
-                    self._keys.setdefault(self._world.queue_of(key), []).append(key)
-        return self._keys
+    @property
+    def queues(self) -> Iterable[QueueName]:
+        """The queues of groups that use something."""
+        return self._usage.groups_of().keys()
+
+    def keys(self, queue: QueueName) -> Iterable[GroupKey]:
+        """The groups of a queue that use something: on nodes, or planned."""
+        return self._usage.groups_of().get(queue, ())
 
     def forget(self, key: GroupKey) -> None:
         """Members of the group are to be evicted."""
@@ -114,7 +115,7 @@ class Holders:
         if self._wholes.going(key):
             return None
         world, asked = self._world, self._wholes.asked
-        bound = [pod for pod in world.members[key].values() if standing(pod) is Standing.BOUND]
+        bound = [pod for pod in world.members.get(key, {}).values() if standing(pod) is Standing.BOUND]
         staying = tuple(pod for pod in bound if pod.ours and pod.uid not in asked)
         if not staying:
             return None

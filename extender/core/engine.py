@@ -26,7 +26,6 @@ from extender.core.model import Group, Hold, Node, Pod
 from extender.core.planning import Entry
 from extender.core.preemption import Decision
 from extender.core.reasons import Overcommit, Reason, Refusal
-from extender.core.usage import Usage
 from extender.core.view import View
 from extender.core.world import World
 
@@ -48,6 +47,10 @@ class Engine:
         self._cycle = Cycle(self.world, nominate_above, turns)
         self._plans = self._cycle.plans
         self.entries = self._cycle.entries
+        #: what was decided about groups while the newest event was handled
+        self.decided = self._plans.decided
+        #: what each queue uses
+        self.usage = self._cycle.usage
         cycle = self._cycle
         self.view = View(self.world, self._plans, self.entries, cycle.vacancy, cycle.pending, cycle.room, cycle.facts)
         #: effects that undo a plan and could not be carried out, with the time to try again
@@ -58,13 +61,10 @@ class Engine:
         """What waits in each queue."""
         return self._cycle.backlog
 
-    @property
-    def usage(self) -> Usage:
-        """What each queue uses."""
-        return self._cycle.usage
-
     def handle(self, event: messages.EngineEvent, now: float) -> list[messages.Effect]:
         """Take in one event at a time (seconds, never going back) and say what to do about it."""
+        self._cycle.disturbed |= not isinstance(event, messages.Tick)
+        self.decided.clear()
         self._HANDLERS.get(type(event), Engine._world_event)(self, event, now)
         effects, self._cycle.effects = self._cycle.effects, []
         return effects
@@ -352,7 +352,7 @@ class Engine:
         before, self._plans.holds = self._plans.holds, {hold.uid: hold for hold in event.holds}
         if not self.active:
             return
-        for uid in before.keys() - self._plans.holds.keys():
+        for uid in [uid for uid in before if uid not in self._plans.holds]:
             self._settle(uid, self._plans.settle(uid))
         news = [hold for hold in event.holds if hold.uid not in before or before[hold.uid].node != hold.node]
         astray = tuple(hold.uid for hold in news if self._astray(hold))

@@ -36,7 +36,7 @@ class Firm:
         self._budgets: dict[QueueName, str] = {}
 
     def begin(self) -> None:
-        """A round begins: anything may have changed."""
+        """A round begins, or goes on after something has happened: anything may have changed."""
         self._sums = None
 
     def is_firm(self, key: GroupKey) -> bool:

@@ -57,6 +57,10 @@ class Pattern:
         self._begins = text.startswith("^")
         self._plain = "" if parser.several else _plain_part(text.removeprefix("^"))
 
+    def __reduce__(self) -> tuple[type[Pattern], tuple[str]]:
+        """Kept as its text: steps are functions."""
+        return Pattern, (self.text,)
+
     def matches(self, name: str) -> bool:
         """True when the pattern matches somewhere in the name."""
         if not (name.startswith(self._plain) if self._begins else self._plain in name):

@@ -15,6 +15,7 @@ from extender.core.allowance import Allowance, over_capability
 from extender.core.asking import Asking
 from extender.core.budgets import Disruptions
 from extender.core.claims import Claims
+from extender.core.decisions import Decided, Placed
 from extender.core.earmarks import Earmarks
 from extender.core.feasibility import Facts
 from extender.core.firm import Firm
@@ -52,6 +53,8 @@ class Plans:
         #: nominated uids whose clearing has not been confirmed yet
         self._clearing: set[PodUid] = set()
         self._freed = False
+        #: what was decided about groups since this was last cleared
+        self.decided: list[Decided] = []
 
     def take_freed(self) -> bool:
         """True when room was given up since this was last asked."""
@@ -416,6 +419,7 @@ class Plans:
             )
         if plan.places:
             entry.planned_at = now
+            self.decided.append(Placed(entry.key, tuple((member.slot, node) for member, node in plan.places)))
         self.firm.refresh(entry.key)
 
 

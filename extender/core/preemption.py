@@ -109,7 +109,7 @@ class Preemption:
         self._scene = None
 
     def begin(self, now: float) -> None:
-        """A round begins."""
+        """A round begins, or goes on after something has happened."""
         self._scene = None
         self._refused = {uid: until for uid, until in self._refused.items() if until > now}
 
@@ -182,8 +182,8 @@ class Preemption:
 
     def _same(self, entry: Entry, before: Collection[Reservation], room: Room, now: float) -> Decision | None:
         """The plan as it was kept, if it is for the same members and still comes true."""
-        wish = self._wish(entry, now)
-        if not before or wish is None or {m.slot for m in wish.members} != {place.slot for place in before}:
+        wish = self._wish(entry, now) if before else None
+        if wish is None or {m.slot for m in wish.members} != {place.slot for place in before}:
             return None
         free, usage = self._to_come(room, now)
         rows = self._world.nodes.row_of
@@ -321,7 +321,7 @@ class Preemption:
         if chosen is None:
             return None
         draft, plan = chosen
-        return Decision(plan, tuple(losses(self._world, entry.key, case, draft.units)))
+        return Decision(plan, tuple(losses(self._world, entry.key, case, draft.units, plan, cast.protected)))
 
     def _barred(self, entry: Entry, wish: Wish, cast: Cast, room: Room, usage: Usage, refusal: Refusal) -> Refusal:
         """Protected victims are the reason when all would be well without them; or else it is as if they were gone."""
@@ -350,8 +350,10 @@ class Preemption:
         victims: dict[GroupKey, list[PodUid]] = {}
         for uid, key in self._for.items():
             victims.setdefault(key, []).append(uid)
-        holders = Holders(self._world, self._wholes, self._disruptions, self._firm, self._plans.under_way, now)
-        casting = Casting(self._world, holders, self._disruptions, self._refused.keys(), room.free.shape, now)
+        holders = Holders(
+            self._world, self._usage, self._wholes, self._disruptions, self._firm, self._plans.under_way, now
+        )
+        casting = Casting(self._world, holders, self._disruptions, self._refused, room.free.shape, now)
         return _Scene(casting, Absence(self._world, room.free.shape, pods), victims)
 
     def _allows(self, entry: Entry, wish: Wish, room: Room, usage: Usage) -> bool:

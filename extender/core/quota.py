@@ -271,4 +271,4 @@ def _position(queue: Queue, children: tuple[QueueName, ...], above: Position | N
 
 
 def _larger(one: Sums, other: Sums) -> Sums:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in one.keys() | other.keys()}
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in one | other}

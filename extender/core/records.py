@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from extender.core import backlog, messages, plans, spans, stating
 from extender.core.backfill import Backfill
+from extender.core.decisions import Refused
 from extender.core.explain import is_ours
 from extender.core.feasibility import Facts, Feasibility
 from extender.core.ids import GroupKey, NodeName, PodUid
@@ -105,7 +106,7 @@ class Records:
         """When time alone may change what it waits for: room, members that stay away, or offered lists."""
         if now < entry.changed_at + EXPECT_SECONDS and not entry.key.lone:
             self.look_at(entry.key, entry.changed_at + EXPECT_SECONDS)
-        if entry.offered:
+        if any(entry.offered.values()):  # that no node will do does not grow old
             self.look_at(entry.key, entry.offered_at + OFFERED_SECONDS)
 
     def _postpone(self, entry: Entry, now: float) -> None:
@@ -172,6 +173,7 @@ class Records:
             self.give_up(entry)
         if entry.refusal is None or entry.refusal.reason is not refusal.reason:
             entry.refused_at = now
+            self.plans.decided.append(Refused(entry.key, refusal))
         entry.remember(refusal.reason, now)
         entry.refusal = refusal
         self.asking.put(entry)

@@ -9,7 +9,7 @@ of both at the top, `unused`, is what must stay free for those to whom it is pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from extender.core.ids import GroupKey, QueueName
@@ -36,6 +36,8 @@ class Usage:
     def __init__(self, queue_of: Callable[[GroupKey], QueueName]) -> None:
         self._queue_of = queue_of
         self._groups: dict[GroupKey, _Charged] = {}
+        #: by queue, the groups that use something
+        self._of_queue: dict[QueueName, dict[GroupKey, None]] = {}
         #: groups that took charges to another queue, since this was last asked
         self._moved: dict[GroupKey, None] = {}
         self._total: dict[QueueName, Sums] = {}
@@ -81,12 +83,14 @@ class Usage:
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Charged(self._queue_of(key))
+            self._of_queue.setdefault(group.queue, {})[key] = None
         charged = (named, amounts)
         number = group.of[charged] = group.of.get(charged, 0) + sign
         if not number:
             del group.of[charged]
             if not group.of:
                 del self._groups[key]
+                self._strike(key, group.queue)
                 self._moved.pop(key, None)
         self.book(named or group.queue, amounts, sign)
 
@@ -101,6 +105,10 @@ class Usage:
     def groups(self) -> Iterable[GroupKey]:
         """The groups that use something."""
         return self._groups.keys()
+
+    def groups_of(self) -> Mapping[QueueName, Collection[GroupKey]]:
+        """The same, by the queue of each group. Its pods may be charged to others, which they name themselves."""
+        return self._of_queue
 
     def charges(self, key: GroupKey) -> Iterator[tuple[QueueName, Amounts, int]]:
         """What a group is charged with: in which queue, what, and how often."""
@@ -122,7 +130,15 @@ class Usage:
                 self.book(group.queue, amounts, -number)
                 self.book(queue, amounts, number)
                 self._moved[key] = None
+        self._strike(key, group.queue)
+        self._of_queue.setdefault(queue, {})[key] = None
         group.queue = queue
+
+    def _strike(self, key: GroupKey, queue: QueueName) -> None:
+        there = self._of_queue[queue]
+        del there[key]
+        if not there:
+            del self._of_queue[queue]
 
     def take_moved(self) -> list[GroupKey]:
         """Groups that took what they use to another queue, since this was last asked."""

@@ -49,14 +49,15 @@ class Wholes:
     def __init__(self, world: World, under_way: Callable[[GroupKey], bool]) -> None:
         self._world = world
         self._under_way = under_way
-        self._asked: set[PodUid] = set()
+        #: in the order in which they were asked for
+        self._asked: dict[PodUid, None] = {}
         self._wholes: dict[GroupKey, _Whole] = {}
         self._look_at = float("-inf")
 
     @property
     def asked(self) -> Set[PodUid]:
         """Pods whose eviction was asked for; of those that are bound, exactly the ones that are to leave."""
-        return self._asked
+        return self._asked.keys()
 
     def evicting(self, key: GroupKey) -> bool:
         """True while members of a gang that goes as a whole are still to go: a new one would be left alone."""
@@ -73,7 +74,7 @@ class Wholes:
     def ask(self, pods: Iterable[Pod], ground: Ground, detail: Detail) -> list[Evict]:
         """Evictions of these pods. Groups of which then nobody stays go as wholes."""
         pods = list(pods)
-        self._asked.update(pod.uid for pod in pods)
+        self._asked |= dict.fromkeys(pod.uid for pod in pods)
         for key in {pod.group: None for pod in pods if not pod.group.lone}:
             bound = self.bound(key)
             if all(pod.uid in self._asked for pod in bound):
@@ -84,7 +85,7 @@ class Wholes:
         """An eviction could not be carried out; False when it is not known to be under way."""
         if effect.uid not in self._asked:
             return False
-        self._asked.discard(effect.uid)
+        del self._asked[effect.uid]
         pod = self._world.pods.get(effect.uid)
         whole = self._wholes.get(pod.group) if pod is not None else None
         if whole is not None:
@@ -96,7 +97,7 @@ class Wholes:
         if now < self._look_at:
             return []
         self._look_at = now + LOOK_SECONDS
-        self._asked = {uid for uid in self._asked if is_bound(self._world.pods.get(uid))}
+        self._asked = {uid: None for uid in self._asked if is_bound(self._world.pods.get(uid))}
         return [effect for key in list(self._wholes) for effect in self._finish(key, now)]
 
     def _finish(self, key: GroupKey, now: float) -> list[Evict]:
@@ -112,7 +113,7 @@ class Wholes:
         if now < whole.not_before or self._under_way(key):
             return []
         whole.tries += 1
-        self._asked.update(pod.uid for pod in bound)
+        self._asked |= dict.fromkeys(pod.uid for pod in bound)
         return [_eviction(pod, whole.ground, whole.detail) for pod in bound]
 
 

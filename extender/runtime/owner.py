@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from extender.core import messages
@@ -31,6 +31,10 @@ GATHERING = 3.0
 GATHERING_SECONDS = 0.25
 
 
+#: told of each event, when the engine has handled it
+Record = Callable[[float, messages.EngineEvent, Sequence[messages.Effect]], None]
+
+
 class Observer(Protocol):
     """Hears of each round of the inbox."""
 
@@ -48,12 +52,14 @@ class Owner:
         clock: Callable[[], float],
         wall: Callable[[], float],
         observer: Observer,
+        record: Record | None = None,
     ) -> None:
         self._engine = engine
         self._carry_out = carry_out
         self._clock = clock
         self._wall = wall
         self._observer = observer
+        self._record = record
         self._inbox: deque[tuple[messages.EngineEvent, asyncio.Future[None] | None]] = deque()
         self._wake = asyncio.Event()
         self._events = 0
@@ -127,5 +133,9 @@ class Owner:
             return
 
     def _handle(self, event: messages.EngineEvent) -> None:
-        for effect in self._engine.handle(event, self._wall()):
+        now = self._wall()
+        effects = self._engine.handle(event, now)
+        for effect in effects:
             self._carry_out(effect, self._cause)
+        if self._record is not None:
+            self._record(now, event, effects)

@@ -1,4 +1,5 @@
-"""`python -m extender.sim scenario FILE...`: run reports and say which checks held; `read FILE...`: say what is read.
+"""`python -m extender.sim scenario FILE...`: run reports and say which checks held; `read FILE...`: say what is read;
+`replay FILE...`: decide again what is on record in a decision log; `day FILE...`: decide anew with other queues.
 
 Takes arguments, gives lines and an exit status: 0 when all held or was understood, 1 when not, 2 when a file or an
 argument cannot be read, or a cluster cannot be played on; on a real cluster 3 when nothing fell short, but something
@@ -8,8 +9,10 @@ could not be played or read there. Must not decide what a check means.
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import os
+import pathlib
 import sys
 import traceback
 from collections.abc import Sequence
@@ -17,7 +20,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import yaml
 
-from extender.sim import manifests, reading, runner
+from extender.sim import day_report, logbook, manifests, reading, replay, runner
 from extender.sim.fields import Fault
 from extender.sim.report import Report
 from extender.sim.watching import Result
@@ -35,6 +38,10 @@ def main(argv: Sequence[str], out: TextIO = sys.stdout, errors: TextIO = sys.std
     told = _parser().parse_args(argv)
     if told.command == "read":
         return _read(told.files, out, errors)
+    if told.command == "replay":
+        return _replay(told.files, out, errors)
+    if told.command == "day":
+        return _day(told.files, told.queues, out, errors)
     try:
         reports = _chosen(reading.read_files(told.files), told.id, told.area)
     except Fault as fault:
@@ -55,6 +62,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     read = commands.add_parser("read", help="say what Muster reads from manifests: groups, tasks, requests, wishes")
     read.add_argument("files", nargs="+", metavar="FILE", help="manifests; what they name of each other is looked up")
+    log = commands.add_parser("replay", help="decide again what a decision log has on record, and compare")
+    log.add_argument("files", nargs="+", metavar="FILE", help="files of a decision log, or its folder")
+    anew = commands.add_parser("day", help="play what a decision log has on record with other queues, and compare")
+    anew.add_argument("files", nargs="+", metavar="FILE", help="files of a decision log, or its folder")
+    anew.add_argument("--queues", required=True, metavar="FILE", help="Queue objects as they would be")
     scenario = commands.add_parser("scenario", help="run scenario files and check what they want")
     scenario.add_argument("files", nargs="+", metavar="FILE", help="a YAML list of reports")
     scenario.add_argument("--id", action="append", default=[], help="only the report of this id; may be repeated")
@@ -81,6 +93,49 @@ def _read(files: Sequence[str], out: TextIO, errors: TextIO) -> int:
     for path, results in found.items():
         yaml.safe_dump({path: results}, out, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
     return HELD if all(manifests.sound(results) for results in found.values()) else FELL_SHORT
+
+
+def _replay(paths: Sequence[str], out: TextIO, errors: TextIO) -> int:
+    """Whether the same is decided again, file by file; what cannot be read ends only the file that it is in."""
+    try:
+        files = logbook.files(paths)
+    except Fault as fault:
+        print(f"cannot read {fault}", file=errors)
+        return UNREADABLE
+    status = HELD
+    for path in files:
+        try:
+            found = replay.replay(path, functools.partial(_replaying, path, errors))
+        except Fault as fault:
+            _progress("", errors)
+            print(f"cannot read {fault}", file=errors, flush=True)
+            status = max(status, UNREADABLE)
+            continue
+        _progress("", errors)
+        status = max(status, HELD if found.difference is None else FELL_SHORT)
+        print(f"{path}: {_replayed(found)}", file=out, flush=True)
+    return status
+
+
+def _day(paths: Sequence[str], queues: str, out: TextIO, errors: TextIO) -> int:
+    try:
+        day_report.report(paths, queues, out)
+    except Fault as fault:
+        print(f"cannot read {fault}", file=errors)
+        return UNREADABLE
+    return HELD
+
+
+def _replaying(path: pathlib.Path, errors: TextIO, so_far: replay.Outcome) -> None:
+    _progress(f"{path}: {so_far.events} events", errors)
+
+
+def _replayed(found: replay.Outcome) -> str:
+    span = "" if found.first is None else f" from {replay.time(found.first)} to {replay.time(found.last)}"
+    lost = f"; {found.lost} events are missing at its end" if found.lost else ""
+    if found.difference is not None:
+        return f"something else is decided, {found.difference}"
+    return f"the same is decided, {found.decisions} decisions and effects after {found.events} events{span}{lost}"
 
 
 def _scale(text: str) -> float:

@@ -20,7 +20,7 @@ VERB_SECONDS = (
 HOLD_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 3600)
 
 #: what readers of live answers ask for; the rest is discovery and what is not served
-ANSWERED = frozenset({"workloads", "queues"})
+ANSWERED = frozenset({"workloads", "queues", "plans", "drainplans", "queueplans"})
 #: with the codes that are told: answered, malformed, not known, not allowed, not there, ours to mend, not now
 ANSWER_CODES = frozenset({"200", "400", "401", "403", "404", "405", "406", "500", "503"})
 VERBS = frozenset({"filter", "prioritize", "preempt"})
@@ -111,6 +111,23 @@ class ExtenderMetrics:
             "muster_extender_topology_problems", "HyperNodes of which something was left out, since it makes no sense."
         )
         self._active = gauge.of("muster_extender_active", "1 while this replica acts.")
+        self._decisions_lost = Counter(
+            "muster_extender_decision_log_lost_events",
+            "Events that are missing in the decision log, as it could not be written, or not fast enough.",
+            registry=self.registry,
+        )
+        self._decisions_frozen = gauge.of(
+            "muster_extender_decision_log_pause_seconds",
+            "For how long deciding stood still, to take the engine's state for the newest file of the decision log.",
+        )
+
+    def decisions_lost(self, number: int) -> None:
+        """So many events are missing in the decision log."""
+        self._decisions_lost.inc(number)
+
+    def decisions_frozen(self, seconds: float) -> None:
+        """For so long deciding stood still, to take the engine's state for a new file."""
+        self._decisions_frozen.set(seconds)
 
     def overcommitted(self, by_outlook: Mapping[str, int]) -> None:
         """On how many nodes with pods of ours more is used than there is, by what becomes of them."""

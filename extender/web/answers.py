@@ -25,6 +25,7 @@ from extender.core.ids import GroupKey, QueueName
 from extender.core.reasons import Reason
 from extender.telemetry import logs
 from extender.web import plans, serve
+from extender.web.rehearsals import Rehearsals
 from extender.wire import answers as wire
 from extender.wire.delegation import Asked, Decision, FrontProxy, User, user_of
 
@@ -81,6 +82,7 @@ class Handlers:
         self._wall = wall
         self._metrics = metrics
         self._counting = asyncio.Lock()
+        self._rehearsals = Rehearsals(answers.engine)
 
     def application(self) -> web.Application:
         """All paths, behind the check of who asks."""
@@ -99,7 +101,13 @@ class Handlers:
             (f"{_ROOT}/queues/{{name}}", self.get_queue),
         ]
         app.add_routes([web.get(path, handler, allow_head=False) for path, handler in routes])
-        app.add_routes([web.post(f"{_ROOT}/namespaces/{{namespace}}/plans", self.create_plan)])
+        app.add_routes(
+            [
+                web.post(f"{_ROOT}/namespaces/{{namespace}}/plans", self.create_plan),
+                web.post(f"{_ROOT}/drainplans", self.create_drain_plan),
+                web.post(f"{_ROOT}/queueplans", self.create_queue_plan),
+            ]
+        )
         return app
 
     # --- answers --------------------------------------------------------------------------------
@@ -166,6 +174,25 @@ class Handlers:
             return serve.reply(plans.answer(self._answers.engine, content, namespace, self._wall()), 201)
         except plans.Unanswerable as error:
             raise Refused(error.code, error.reason, str(error)) from None
+
+    async def create_drain_plan(self, request: web.Request) -> web.Response:
+        """What would become of the pods of a node."""
+        return await self._rehearsed(request, wire.DRAIN_PLANS, self._rehearsals.drain)
+
+    async def create_queue_plan(self, request: web.Request) -> web.Response:
+        """What other queues would come to."""
+        return await self._rehearsed(request, wire.QUEUE_PLANS, self._rehearsals.queues)
+
+    async def _rehearsed(
+        self, request: web.Request, resource: wire.Resource, make: Callable[[object, float], Awaitable[bytes]]
+    ) -> web.Response:
+        await self._allow(request, resource, "", "", verb="create")
+        _tabular(request)
+        try:
+            found = await make(await plans.body_of(request), self._wall())
+        except plans.Unanswerable as error:
+            raise Refused(error.code, error.reason, str(error)) from None
+        return web.Response(body=found, status=201, content_type="application/json")
 
     async def _count(self) -> None:
         """Bring positions up to date; who comes while that is done waits for it."""

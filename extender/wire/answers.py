@@ -76,7 +76,10 @@ QUEUES = Resource(
 )
 #: what if; see wire.plans
 PLANS = Resource("plans", "Plan", (), True, verbs=("create",))
-RESOURCES = (WORKLOADS, QUEUES, PLANS)
+#: what would follow from draining a node, and from other queues; they show groups of all namespaces
+DRAIN_PLANS = Resource("drainplans", "DrainPlan", (), False, verbs=("create",))
+QUEUE_PLANS = Resource("queueplans", "QueuePlan", (), False, verbs=("create",))
+RESOURCES = (WORKLOADS, QUEUES, PLANS, DRAIN_PLANS, QUEUE_PLANS)
 
 #: words of the names; what is not in it names no group
 _SOURCES: Mapping[str, Source] = {source.value: source for source in Source}

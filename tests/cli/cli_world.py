@@ -62,14 +62,16 @@ class World:
             return {"resources": [{"name": plural} for plural in kinds.values()]}
         return self._found(version, kinds, rest, query or {})
 
-    async def request(self, method: str, path: str, *, body: Object, query: Mapping[str, str] | None = None) -> bytes:
+    async def request(
+        self, method: str, path: str, *, body: Object, query: Mapping[str, str] | None = None, **_: float
+    ) -> bytes:
         """POST: a dry run gives back the pod, a plan what `planned` says of it."""
         assert method == "POST"
         for part, error in self.fails.items():
             if part in path:
                 raise error
         self.posted.append((path, body))
-        if path.endswith("/plans"):
+        if path.endswith("plans"):
             return orjson.dumps({"status": self.planned})
         assert query == {"dryRun": "All"}
         return orjson.dumps(body | {"metadata": body["metadata"] | {"uid": "u", "namespace": path.split("/")[4]}})

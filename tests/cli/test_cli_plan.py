@@ -60,9 +60,9 @@ def test_every_template_of_pods_is_found_with_its_number(tmp_path, document, wan
     path = write(tmp_path, GROUP, None, document)
     if not want:
         with pytest.raises(Problem, match="makes no pods"):
-            manifests.read(path)
+            manifests.templates(path, manifests.read(path))
         return
-    templates, groups = manifests.read(path)
+    templates, groups = manifests.templates(path, manifests.read(path))
     assert [one.count for one in templates] == want
     assert groups == [GROUP]
 
@@ -82,7 +82,7 @@ def test_what_is_no_manifest_is_refused_with_the_file_s_name(tmp_path, text, wan
     if text is not None:
         path.write_bytes(text)
     with pytest.raises(Problem) as refused:
-        manifests.read(str(path))
+        manifests.templates(str(path), manifests.read(str(path)))
     assert str(refused.value).startswith(f"{path} {want}")
     assert refused.value.status == 2
 

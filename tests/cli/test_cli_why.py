@@ -104,6 +104,28 @@ def test_a_pod_that_is_evicted_bears_its_record_in_words():
     assert "is asked to leave, Preempted" in run(World(stays), "why", "pod/solo")[0]
 
 
+@pytest.mark.parametrize(
+    ("reason", "want"),
+    [
+        ("PreemptionByScheduler", "not by Muster: a scheduler preempted it for a pod of higher priority (said)"),
+        ("DeletionByTaintManager", "not by Muster: its node got a taint that it does not tolerate (said)"),
+        ("EvictionByEvictionAPI", "not by Muster: somebody evicted it, as a drain of its node does (said)"),
+        ("TerminationByKubelet", "not by Muster: its kubelet ended it: the node was short of something, "
+         "or was shut down (said)"),
+        ("SomethingNew", "not by Muster: it leaves before its end (said)"),
+    ],
+)  # fmt: skip
+def test_a_pod_that_others_evicted_says_who(reason, want):
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "said"}
+    status = {"phase": "Running", "conditions": [condition | {"lastTransitionTime": EVICTED["at"]}]}
+    there = World(world.pod("solo", node="n", status=status))
+    told = json.loads(run(there, "why", "pod/solo", "-o", "json")[0])
+    assert told["evicted"] == {"rule": reason, "at": EVICTED["at"], "message": want}
+    condition["status"] = "False"
+    status["conditions"] = [condition]
+    assert "evicted" not in json.loads(run(there, "why", "pod/solo", "-o", "json")[0])
+
+
 # --- without live answers ----------------------------------------------------------------------------
 
 SAID = "not enough free resources for the whole group (asked 4)"

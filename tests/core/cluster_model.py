@@ -488,8 +488,7 @@ class Cluster:
         while self.now < until:
             self.settle()
             self.tick(step)
-            while self.engine.unfinished:
-                self.tick()
+            engine_driver.finish(self.engine, self.tick)
             busy = self.writes or self.watch or self.active
             if busy:
                 still_since = self.now

@@ -7,7 +7,7 @@ Takes builders' values, gives effects; must not hold expectations, but for what 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -151,6 +151,15 @@ def check(engine: Engine) -> None:
     assert engine.check_usage() == 0
     for name, used in plain_usage(engine).items():
         assert dict(engine.usage.of(QueueName(name))) == used, f"{name} uses something else"
+
+
+def finish(engine: Engine, piece: Callable[[], object]) -> None:
+    """A round that is made in pieces ends, though its groups ask to be looked at again."""
+    for _ in range(10_000):
+        if not engine.unfinished:
+            return
+        piece()
+    raise AssertionError("the round does not end")
 
 
 def plain_usage(engine: Engine) -> dict[str, dict[str, int]]:

@@ -282,6 +282,7 @@ def test_an_eviction_says_for_whom_by_which_rule_and_at_what_cost() -> None:
         "of": 4,
         "lost-seconds": 120,
         "checkpoint": "60 s old",
+        "considered": 1,
     }
     assert {(eviction.ground, eviction.detail) for eviction in played.evictions} == {(note.ground, note.detail)}
 
@@ -292,6 +293,30 @@ def test_who_takes_back_names_both_queues() -> None:
     found = dict(note.detail)
     assert (note.ground, found["queue"], found["by-queue"], found["owed"]) == (Ground.RECLAIMED, "p", "q", "deserved")
     assert (found["lost-seconds"], found["checkpoint"]) == (2000, "none")
+
+
+def test_an_eviction_says_who_else_was_considered_and_why_they_stay() -> None:
+    nodes = {"n": 4, "m": 3, "o": 3}
+    works = [
+        Work("low", "p", ("n",) * 2),
+        Work("old", "p", ("n",), runs=9000.0),
+        Work("far", "p", ("m",)),
+        Work("dear", "p", ("m",), priority=7),
+        Work("firm", "p", ("m",), fields={"preemptible": False}),
+        Work("mine", "q", ("n",), priority=-1),
+        *(Work(f"keep{n}", "k", ("o",)) for n in range(3)),
+        waits("high", "q", 2),
+    ]
+    played = Played(nodes, [queue("q", 3), queue("p"), queue("k", reclaimable=False)], *works)
+    assert played.evicted == {"low": 2}
+    (note,) = played.notes
+    found = dict(note.detail)
+    assert found["considered"] == 7
+    assert found["spared"] == (
+        "1 of higher priority: dear; 1 of its own queue: mine; 1 on other nodes: far; "
+        "1 would lose more, or help less: old"
+    )
+    assert found["protected"] == "1 not preemptible: firm; 1 queue that gives nothing back: k"
 
 
 # --- budgets ----------------------------------------------------------------------------------------

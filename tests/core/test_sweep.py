@@ -32,9 +32,12 @@ def tell(engine: Engine, now: float, *things: Node | Pod | Queue) -> list[messag
 def cycle(engine: Engine, now: float) -> list[messages.Effect]:
     """All pieces of a round."""
     effects = engine.handle(messages.Tick(), now)
-    while engine.unfinished:
-        effects += engine.handle(messages.Tick(), now)
+
+    def piece() -> None:
+        effects.extend(engine.handle(messages.Tick(), now))
         engine_driver.check(engine)
+
+    engine_driver.finish(engine, piece)
     return effects
 
 
@@ -260,3 +263,20 @@ def test_a_group_whose_turn_is_to_come_is_not_put_aside_and_waits_for_no_reason_
     assert not engine.view.pending(late.uid)
     assert refusal is not None
     assert refusal.reason is Reason.RESOURCES
+
+
+def test_who_is_offered_no_node_at_all_does_not_ask_for_a_turn_for_ever() -> None:
+    engine = Engine(BY_LIST, 1)
+    tell(engine, 0.0, gpu_node("n0", 1), gpu_node("n1", 1))
+    engine.handle(messages.ActivityChanged(True), 0.0)
+    refused = [make_pod(name, {GPU: 1}) for name in ("a", "b")]
+    tell(engine, 0.0, *refused)
+    cycle(engine, 0.0)
+    tell(
+        engine, 1.0, *(replace(pod, rejection="0/2 nodes are available: 2 node(s) had no such disk") for pod in refused)
+    )
+    for now in (1.0, 4.0, 12.0, 30.0):
+        cycle(engine, now)
+        assert {entry.refusal and entry.refusal.reason for entry in engine.entries.values()} == {
+            Reason.SCHEDULER_REFUSED
+        }

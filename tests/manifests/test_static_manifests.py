@@ -18,7 +18,7 @@ from extender.wire import marks
 
 MANIFESTS = pathlib.Path(__file__).resolve().parents[2] / "manifests"
 #: components that a user adds to an overlay
-OPTIONAL = ("node-agent",)
+OPTIONAL = ("node-agent", "decision-log")
 MINORS = ("1.34", "1.35", "1.36", "1.37")
 SCHEDULER_IMAGE = "registry.k8s.io/kube-scheduler"
 Object = dict[str, Any]
@@ -303,7 +303,8 @@ def test_readers_may_read_answers_only_and_our_account_gets_the_one_right_to_ask
         "verbs": ["get", "list"],
     }
     (planning,) = roles["muster-answers-edit"]["rules"]
-    assert planning == {"apiGroups": ["visibility.muster.dev"], "resources": ["plans"], "verbs": ["create"]}
+    plans = ["plans", "drainplans", "queueplans"]
+    assert planning == {"apiGroups": ["visibility.muster.dev"], "resources": plans, "verbs": ["create"]}
     (asking,) = roles["muster-answers"]["rules"]
     assert asking == {
         "apiGroups": ["authorization.k8s.io"],

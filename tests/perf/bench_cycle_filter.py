@@ -22,6 +22,7 @@ from extender.core.activity import Activity
 from extender.core.engine import Engine
 from extender.core.ids import NodeName
 from extender.core.model import Lease
+from extender.runtime import owner as owner_module
 from extender.runtime import process
 from extender.runtime.leadership import Leadership
 from extender.runtime.owner import TURNS, Owner
@@ -54,6 +55,7 @@ class Observer:
 
 async def bench(world: str, waiting: int, calls: int) -> None:
     """One world."""
+    owner_module.GATHERING = 0.0  # one cycle after the other; time in which nothing runs is not on this clock
     engine, observer = WORLDS[world](waiting, TURNS), Observer()
     owner = Owner(engine, lambda effect, cause: None, time.thread_time, process.wall_clock(), observer)
     leadership = Leadership(Activity("host"), _no_lease, time.monotonic, lambda active: None)

@@ -269,7 +269,10 @@ def test_discovery_names_what_is_served_and_nothing_that_changes_anything():
     assert {one["name"]: (one["kind"], one["namespaced"], *one["verbs"]) for one in listed["resources"]} == {
         "workloads": ("Workload", True, "get", "list"),
         "queues": ("Queue", False, "get", "list"),
-        "plans": ("Plan", True, "create"),  # answered, and kept nowhere
+        # answered, and kept nowhere
+        "plans": ("Plan", True, "create"),
+        "drainplans": ("DrainPlan", False, "create"),
+        "queueplans": ("QueuePlan", False, "create"),
     }
     assert answers.group()["preferredVersion"]["groupVersion"] == listed["groupVersion"]
     assert answers.group_list()["groups"][0]["name"] == "visibility.muster.dev"

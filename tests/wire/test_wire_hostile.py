@@ -175,19 +175,20 @@ def test_a_damaged_budget_is_decoded_or_has_no_identity_and_never_allows_more(ob
         assert not (got.problems and got.allowed)
 
 
-DECODERS: list[Callable[[Any], object]] = [
-    objects.decode_pod,
-    objects.decode_node,
-    objects.decode_topology,
-    objects.decode_budget,
-    *(functools.partial(objects.decode_queue, source) for source in (Source.MUSTER, Source.VOLCANO)),
-    objects.decode_namespace,
-    objects.decode_lease,
-    objects.decode_open_queues,
-]
+DECODERS: dict[str, Callable[[Any], object]] = {
+    "pod": objects.decode_pod,
+    "node": objects.decode_node,
+    "topology": objects.decode_topology,
+    "budget": objects.decode_budget,
+    "queue": functools.partial(objects.decode_queue, Source.MUSTER),
+    "queue of Volcano": functools.partial(objects.decode_queue, Source.VOLCANO),
+    "namespace": objects.decode_namespace,
+    "lease": objects.decode_lease,
+    "open queues": objects.decode_open_queues,
+}
 
 
-@pytest.mark.parametrize("decode", DECODERS, ids=str)
+@pytest.mark.parametrize("decode", DECODERS.values(), ids=DECODERS)
 @settings(deadline=None)
 @given(obj=anything | st.builds(lambda inner: {"metadata": {"name": "x", "uid": "u"}, "spec": inner}, anything))
 def test_any_json_is_decoded_or_refused(decode: Callable[[Any], object], obj: Any) -> None:
