@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 STAGE := .ci/stage
 
-.PHONY: help venv test lint format unit e2e demo bench bench-placement kind-config clean
+.PHONY: help venv test lint format unit e2e docs demo bench bench-placement kind-config clean
 
 help: ## this list
 	@echo "Muster: gang scheduling for the stock kube-scheduler. Targets:"
@@ -43,6 +43,9 @@ unit: $(INSTALLED) ## tests without a cluster
 
 e2e: $(INSTALLED) ## tests on a real control plane; K8S=1.34 takes the oldest supported version
 	@$(STAGE) e2e $(BIN)/python -m pytest e2e --durations=10
+
+docs: $(INSTALLED) ## write the generated pages, dashboard and alerts anew
+	@$(BIN)/python -m docs.generate
 
 demo: $(INSTALLED) ## two gangs compete for 32 GPU nodes, shown live; KEEP=1 leaves the cluster running
 	@$(BIN)/python -m e2e.demo

@@ -147,6 +147,29 @@ def test_a_plan_tells_what_becomes_of_a_job_and_creates_nothing(
     assert scene.kube.list("podgroups.muster.dev", scene.namespace) == []
 
 
+def test_what_became_of_the_gpus_is_told_with_the_starts_of_groups(
+    scene: Scene, make_nodes: MakeNodes, plugin: Plugin, queue: str
+) -> None:
+    make_nodes(1)
+    scene.group("train", 2, queue=queue)
+    scene.gang("train", 2, gpus=4, queue=queue)
+    scene.wait_bound("train", 2)
+
+    def started() -> list[Object]:
+        done = plugin.run("usage", "--since", "1h", "-o", "json")  # it says beside it since when it knows
+        assert done.returncode == 0, done
+        (window,) = json.loads(done.stdout)["windows"]
+        return [one for one in window["starts"] if one["queue"] == queue] if window["points"] else []
+
+    (line,) = waiting.wait_for(started, SOON, "the start is counted")
+    assert (line["size"], line["count"]) == ("2-8", 1)
+    assert 0 < line["startingSeconds"]["p50"] < 120
+    shown = plugin.run("usage", "--since", "30m", "--compare", "10m")
+    assert shown.returncode == 0, shown
+    assert cells(shown.stdout, "after:")[-1] == "points"
+    assert cells(shown.stdout, "all")[0] == "all"
+
+
 def test_a_drained_node_and_other_queues_are_rehearsed_and_nothing_is_touched(
     scene: Scene, cluster: base.Cluster, make_nodes: MakeNodes, plugin: Plugin, queue: str, tmp_path: pathlib.Path
 ) -> None:
@@ -192,6 +215,8 @@ def test_what_may_not_be_read_or_is_not_there_is_said_with_its_mend(
     assert (done.returncode, done.stdout) == (1, "")
     assert "forbidden" in done.stderr
     assert "ask for the ClusterRole" in done.stderr
+    done = plugin.run("usage", kubeconfig=tenant)
+    assert (done.returncode, done.stdout, "forbidden" in done.stderr) == (1, "", True)
     missing = plugin.run("why", "nothing")
     assert (missing.returncode, missing.stdout) == (1, "")
     assert f'no group or pod "nothing" in namespace {scene.namespace}' in missing.stderr

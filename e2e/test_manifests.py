@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import pathlib
+import re
 import ssl
 import subprocess
 import threading
@@ -84,6 +86,40 @@ def test_each_example_is_accepted(installed: base.Cluster, example: str) -> None
     for obj in namespaces:
         installed.kube.delete("namespaces", obj["metadata"]["name"])
     assert len(said.splitlines()) == len(found)
+
+
+def test_queues_groups_and_topologies_of_the_pages_are_accepted(
+    installed: base.Cluster, tmp_path: pathlib.Path
+) -> None:
+    pages = plane.MANIFESTS.parent / "docs"
+    texts = [re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.M | re.S) for page in sorted(pages.glob("*.md"))]
+    found = [obj for some in texts for text in some for obj in yaml.safe_load_all(text) if isinstance(obj, dict)]
+    ours = [obj for obj in found if str(obj.get("apiVersion", "")).startswith("muster.dev/")]
+    assert {obj["kind"] for obj in ours} == {"Queue", "PodGroup", "Topology"}
+    for obj in ours:
+        obj["metadata"].pop("namespace", None)
+    path = tmp_path / "objects.yaml"
+    path.write_text(yaml.safe_dump_all(ours))
+    assert len(installed.kubectl("apply", "--dry-run=server", "-f", str(path)).splitlines()) == len(ours)
+
+
+def test_the_component_of_metrics_opens_a_port_of_both_processes(
+    installed: base.Cluster, tmp_path: pathlib.Path
+) -> None:
+    from_here = pathlib.Path(os.path.relpath(plane.MANIFESTS, tmp_path.resolve()))
+    kustomization = {
+        "resources": [str(from_here / "overlays" / plane.OVERLAYS[0])],
+        "components": [str(from_here / "components" / "metrics")],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    built = installed.kubectl("kustomize", str(tmp_path))
+    (deployment,) = [obj for obj in yaml.safe_load_all(built) if obj["kind"] == "Deployment"]
+    for container in deployment["spec"]["template"]["spec"]["containers"][1:]:
+        ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+        (listen,) = [one for one in container["args"] if one.startswith("--metrics-listen=")]
+        assert int(listen.rpartition(":")[2]) in ports.values()
+    (tmp_path / "built.yaml").write_text(yaml.safe_dump(deployment))
+    installed.kubectl("apply", "--dry-run=server", "-f", str(tmp_path / "built.yaml"))
 
 
 def test_the_scoring_example_replaces_the_configuration_that_the_deployment_mounts(

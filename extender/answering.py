@@ -17,6 +17,7 @@ from extender import settings
 from extender.core.answers import Answers
 from extender.core.engine import Engine
 from extender.core.reasons import Reason
+from extender.core.series import Series
 from extender.kube import client, errors, feeds, resources
 from extender.kube.observing import Observer
 from extender.kube.reviews import Reviews
@@ -37,6 +38,7 @@ class Answering:
         api: client.Api,
         told: settings.Answers,
         engine: Engine,
+        series: Series,
         *,
         silent: Callable[[], Reason | None],
         wall: Callable[[], float],
@@ -50,6 +52,7 @@ class Answering:
         self._front_proxy: delegation.FrontProxy | None = None
         self._handlers = answers.Handlers(
             Answers(engine),
+            series,
             front_proxy=lambda: self._front_proxy,
             review=self._review,
             silent=silent,

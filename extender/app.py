@@ -17,11 +17,14 @@ from extender import settings
 from extender.answering import Answering
 from extender.core import messages
 from extender.core.reasons import Reason
+from extender.core.series import Series
 from extender.kube import client, effects, errors, feeds, resources, scheduler
 from extender.replica import Replica
 from extender.runtime import census, journal, process, stopping, tasks
 from extender.runtime.dispatcher import Dispatcher, Final, Transient
+from extender.runtime.evictions import Evictions
 from extender.runtime.owner import TURNS, Owner
+from extender.showing import Showing
 from extender.telemetry.metrics import ExtenderMetrics
 from extender.web import serve, tls
 from extender.web.gate_client import GateClient
@@ -54,6 +57,7 @@ async def _serve(told: settings.ExtenderSettings) -> None:
             body_limit=BODY_LIMIT,
         )
         await stack.enter_async_context(serve.serve(app, told.listen, told.tls))
+        await stack.enter_async_context(serve.metrics(metrics.registry, told.metrics_listen))
         stack.callback(parts.close)
         running = await stack.enter_async_context(tasks.Tasks())
         parts.start(running)
@@ -75,9 +79,12 @@ class _Process:
         self._engine = made_of.engine()
         self._dispatcher = Dispatcher(self._write, self._report)
         self._wall = process.wall_clock()
+        self._showing = None if told.page is None else self._show(told.page)
+        self._series = Series()
+        self._evictions = Evictions(metrics, self._wall)
         self._journal = self._recording(told.decision_log, made_of)
         record = None if self._journal is None else self._journal.handled
-        self._owner = Owner(self._engine, self._dispatcher.put, time.perf_counter, self._wall, metrics, record)
+        self._owner = Owner(self._engine, self._carry_out, time.perf_counter, self._wall, metrics, record)
         self._replica = Replica(
             api,
             told,
@@ -99,9 +106,14 @@ class _Process:
         running.start("owner", self._owner.run())
         running.start("dispatcher", self._dispatcher.run())
         running.start("holds", self._gate.follow_holds(self._holds_seen))
-        running.start("census", census.take(self._engine, self._metrics))
+        running.start("census", census.take(self._engine, self._metrics, self._series, self._wall))
         if self._told.answers is not None:
             self._answering(self._told.answers).start(running)
+        if self._showing is not None:
+            self._showing.start(running)
+
+    def _show(self, told: settings.Page) -> Showing:
+        return Showing(self._api, told, self._engine, silent=self._silent, wall=self._wall, metrics=self._metrics)
 
     def close(self) -> None:
         """Nothing is handled any more."""
@@ -116,6 +128,7 @@ class _Process:
             self._api,
             told,
             self._engine,
+            self._series,
             silent=self._silent,
             wall=self._wall,
             metrics=self._metrics,
@@ -147,6 +160,11 @@ class _Process:
         if self.verbs.ready:
             self._owner.post(messages.ActivityChanged(active))
 
+    def _carry_out(self, effect: messages.Effect, cause: str) -> None:
+        if self._showing is not None and isinstance(effect, messages.Evict):
+            self._showing.evicting(effect)
+        self._dispatcher.put(effect, cause)
+
     async def _write(self, effect: messages.Effect) -> None:
         if not self._engine.active:
             raise Final("this replica no longer acts")
@@ -162,4 +180,6 @@ class _Process:
             raise Transient(str(error), again) from error
 
     def _report(self, event: messages.EffectDone) -> None:
+        if isinstance(event.effect, messages.Evict) and not event.error:
+            self._evictions.done(event.effect.ground, self._engine.world.pods.get(event.effect.uid))
         self._owner.post(event)

@@ -74,6 +74,14 @@ class Answers:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Page:
+    """Where the web page is served, and with which certificate; None: to this host (or pod) alone, without TLS."""
+
+    listen: Listen
+    pair: KeyPair | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class DecisionLog:
     """Where decisions are put on record, how large a file becomes, and how many there are at most."""
 
@@ -109,19 +117,22 @@ class Process:
     tls: Tls | None
     logging: Logging
     hostname: str
+    #: where metrics, and nothing else, are served in the open too
+    metrics_listen: Listen | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderSettings(Process):
     """All that the extender is told; `gate` and `scheduler` are base URLs, the latter of our kube-scheduler.
 
-    `answers` None: live answers are not served. `decision_log` None: there is none.
+    `answers` None: live answers are not served; `page` None: nor is the web page. `decision_log` None: there is none.
     """
 
     gate: str
     scheduler: str
     nominate_above_nodes: int
     answers: Answers | None
+    page: Page | None
     decision_log: DecisionLog | None
 
 
@@ -168,6 +179,9 @@ def read_extender(argv: Sequence[str], hostname: str) -> ExtenderSettings:
     )
     parser.add_argument("--answers-cert", type=_given, metavar="FILE", help="certificate of that server")
     parser.add_argument("--answers-key", type=_given, metavar="FILE", help="the certificate's key")
+    parser.add_argument("--page-listen", type=_listen, metavar="HOST:PORT", help="serve the web page on this address")
+    parser.add_argument("--page-cert", type=_readable_file, metavar="FILE", help="serve it by TLS, with this one")
+    parser.add_argument("--page-key", type=_readable_file, metavar="FILE", help="the certificate's key")
     parser.add_argument(
         "--decision-log",
         type=_given,
@@ -198,6 +212,7 @@ def read_extender(argv: Sequence[str], hostname: str) -> ExtenderSettings:
         scheduler=told.scheduler,
         nominate_above_nodes=told.nominate_above_nodes,
         answers=_answers(parser, told),
+        page=_page(parser, told),
         decision_log=_decision_log(told),
     )
 
@@ -258,6 +273,7 @@ def _parser(module: str, description: str, listen: str) -> argparse.ArgumentPars
         metavar="HOST:PORT",
         help=f"address to serve on ({listen})",
     )
+    add("--metrics-listen", type=_listen, metavar="HOST:PORT", help="serve /metrics alone, to anybody, here too")
     add("--tls-cert", type=_readable_file, metavar="FILE", help="serve TLS with this certificate")
     add("--tls-key", type=_readable_file, metavar="FILE", help="the certificate's key")
     add(
@@ -284,6 +300,7 @@ def _process(parser: argparse.ArgumentParser, told: argparse.Namespace, hostname
         "tls": _tls(parser, told),
         "logging": Logging(told.log_level, told.log_format),
         "hostname": hostname,
+        "metrics_listen": told.metrics_listen,
     }
 
 
@@ -323,6 +340,22 @@ def _answers(parser: argparse.ArgumentParser, told: argparse.Namespace) -> Answe
     if missing:
         parser.error(f"{missing[0]}: is missing; live answers need all of {', '.join(given)}")
     return Answers(told.answers_listen, KeyPair(told.answers_cert, told.answers_key))
+
+
+def _page(parser: argparse.ArgumentParser, told: argparse.Namespace) -> Page | None:
+    given = [told.page_cert, told.page_key]
+    if told.page_listen is None:
+        if any(given):
+            parser.error("--page-listen: is missing; say where the page is to be served")
+        return None
+    if any(given) and not all(given):
+        parser.error("--page-cert, --page-key: one of them is missing; TLS needs both")
+    if not any(given) and not told.page_listen.loopback:
+        parser.error(
+            f"--page-listen: {told.page_listen.host} can be reached from other hosts, and readers sign in by tokens; "
+            "add --page-cert, --page-key, or listen on 127.0.0.1"
+        )
+    return Page(told.page_listen, KeyPair(told.page_cert, told.page_key) if all(given) else None)
 
 
 def _decision_log(told: argparse.Namespace) -> DecisionLog | None:

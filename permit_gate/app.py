@@ -59,6 +59,7 @@ async def running(told: settings.GateSettings) -> AsyncIterator[tuple[int, tasks
         # left in the opposite order: the tasks live until the last call is answered
         eternal = await stack.enter_async_context(tasks.Tasks())
         port = await stack.enter_async_context(serve.serve(parts.app, told.listen, told.tls, cancel_abandoned=True))
+        await stack.enter_async_context(serve.metrics(metrics.registry, told.metrics_listen))
         parts.start(eternal)
         yield port, eternal
 
@@ -82,6 +83,7 @@ class Process:
         )
         self._replica = Replica(api, told, metrics, feeds.GANGS, self._owner.post, ready=self._ready, acts=self._acts)
         handlers = Handlers(self._owner, self._replica.leadership, metrics)
+        metrics.oldest_hold(handlers.oldest)
         self.app = serve.application(
             [*handlers.routes(), *serve.health_routes(self._replica.not_ready, metrics.registry)], BODY_LIMIT
         )

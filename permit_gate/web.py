@@ -51,6 +51,13 @@ class Handlers:
         self._owner = owner
         self._leadership = leadership
         self._metrics = metrics
+        #: when the calls came that are not answered yet, the oldest first
+        self._came: dict[object, float] = {}
+
+    def oldest(self) -> float:
+        """For how many seconds the oldest call has been held; 0 when none is."""
+        came = next(iter(self._came.values()), None)
+        return 0.0 if came is None else time.perf_counter() - came
 
     def routes(self) -> list[web.RouteDef]:
         """All paths of the gate but health and metrics."""
@@ -69,6 +76,8 @@ class Handlers:
         except extender_v1.WireError as error:
             self._metrics.bind_answered("malformed", time.perf_counter() - started)
             raise serve.BadRequest(str(error)) from None
+        call = object()
+        self._came[call] = started
         try:
             if not self._leadership.active:
                 await self._leadership.confirm()  # the gate learns of it before the call: one inbox
@@ -76,6 +85,8 @@ class Handlers:
         except asyncio.CancelledError:
             self._metrics.bind_answered("abandoned", time.perf_counter() - started)
             raise
+        finally:
+            del self._came[call]
         self._metrics.bind_answered(_OUTCOMES.get(error_text, "error"), time.perf_counter() - started)
         return serve.reply(extender_v1.encode_error(error_text) if error_text else extender_v1.BOUND)
 

@@ -48,6 +48,7 @@ def test_the_extender_needs_no_option_in_a_pod():
         scheduler="https://127.0.0.1:10259",
         nominate_above_nodes=1000,
         answers=None,
+        page=None,
         decision_log=None,
     )
 
@@ -79,6 +80,9 @@ def test_every_option_of_the_extender_arrives(files):
             "--answers-listen=[::]:8443",
             "--answers-cert=/not/there/yet.crt",
             "--answers-key=/not/there/yet.key",
+            "--page-listen=0.0.0.0:8444",
+            f"--page-cert={files['tls-cert']}",
+            f"--page-key={files['tls-key']}",
             "--decision-log=/var/log/muster",
             "--decision-log-size=3",
             "--decision-log-files=2",
@@ -99,6 +103,7 @@ def test_every_option_of_the_extender_arrives(files):
         answers=settings.Answers(
             settings.Listen("::", 8443), settings.KeyPair("/not/there/yet.crt", "/not/there/yet.key")
         ),
+        page=settings.Page(settings.Listen("0.0.0.0", 8444), settings.KeyPair(files["tls-cert"], files["tls-key"])),
         decision_log=settings.DecisionLog("/var/log/muster", 3, 2),
     )
 
@@ -229,6 +234,18 @@ def test_answers_in_part_are_refused(absent, capsys):
     assert_refused(settings.read_extender, argv, f"--{absent}: is missing; live answers need all of", capsys)
 
 
+def test_the_page_is_served_to_this_host_without_tls_and_to_others_with_it_only(files, capsys):
+    assert settings.read_extender(["--page-listen=127.0.0.1:8082"], HOST).page == settings.Page(
+        settings.Listen("127.0.0.1", 8082), None
+    )
+    pair = [f"--page-cert={files['tls-cert']}", f"--page-key={files['tls-key']}"]
+    assert_refused(settings.read_extender, ["--page-listen=0.0.0.0:8082"], "--page-listen: 0.0.0.0 can be", capsys)
+    for one in pair:
+        argv = ["--page-listen=127.0.0.1:8082", one]
+        assert_refused(settings.read_extender, argv, "--page-cert, --page-key: one of them is missing", capsys)
+    assert_refused(settings.read_extender, pair, "--page-listen: is missing", capsys)
+
+
 @pytest.mark.parametrize("absent", ["tls-cert", "tls-key", "client-ca"])
 def test_tls_in_part_is_refused_also_on_loopback(absent, files, capsys):
     argv = [option for option in tls_options(files) if not option.startswith(f"--{absent}=")]
@@ -271,3 +288,9 @@ def assert_refused(read, argv, want, capsys, never=None):
     assert ended.value.code == 2
     assert want in shown.splitlines()[-1]
     assert never is None or never not in shown
+
+
+@pytest.mark.parametrize("read", [settings.read_extender, settings.read_gate])
+def test_metrics_are_served_in_the_open_only_where_it_is_asked_for(read):
+    assert read([], HOST).metrics_listen is None
+    assert read(["--metrics-listen=0.0.0.0:9464"], HOST).metrics_listen == settings.Listen("0.0.0.0", 9464)

@@ -11,7 +11,7 @@ import json
 import pathlib
 import sys
 
-from e2e.bench import bystanders, gangs, memory, progress, reclaim, same_rate, shapes, store, systems, topology
+from e2e.bench import bystanders, gangs, memory, page, progress, reclaim, same_rate, shapes, store, systems, topology
 
 PARTS = {
     "gangs": gangs,
@@ -20,6 +20,7 @@ PARTS = {
     "memory": memory,
     "reclaim": reclaim,
     "topology": topology,
+    "page": page,
 }
 RESULTS = pathlib.Path(__file__).parent / "results" / "latest.json"
 

@@ -55,6 +55,7 @@ class Replica:
         self.host = self.options.hostname or socket.gethostname()
         self.extender_url = f"http://127.0.0.1:{process.free_port()}"
         self.gate_url = f"http://127.0.0.1:{process.free_port()}"
+        self.page_url = f"http://127.0.0.1:{process.free_port()}"
         self.scheduler_port = process.free_port()
         self._rendered = rendered
         self.kubeconfigs = {role: self._kubeconfig(role) for role in ROLES}
@@ -80,7 +81,8 @@ class Replica:
         self.gate = self._start("gate", "permit_gate", self.gate_url, "--extender", self.extender_url,
                                 "--http-timeout", str(self._bind_timeout()))  # fmt: skip
         self.extender = self._start("extender", "extender", self.extender_url, "--gate", self.gate_url,
-                                    "--scheduler", f"https://127.0.0.1:{self.scheduler_port}")  # fmt: skip
+                                    "--scheduler", f"https://127.0.0.1:{self.scheduler_port}",
+                                    "--page-listen", self.page_url.removeprefix("http://"))  # fmt: skip
         self.scheduler = self.cluster.start_kube_scheduler(
             self.config_path,
             # as in a pod: who may read its metrics it asks as itself

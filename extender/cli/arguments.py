@@ -60,11 +60,14 @@ _ONLY = _argument("--plan", action="store_true", required=True, help="only say w
 _FILE = _argument("-f", "--filename", metavar="FILE", required=True, help="manifests; - for standard input")
 _LOG = _argument("--log", metavar="PATH", help="for queues: on the day in this decision log instead; asks no cluster")
 _WATCH = _argument("-w", "--watch", action="store_true", help="go on with those to come")
+_SINCE = _argument("--since", metavar="TIME", default="24h", help="so long ago (90m, 24h, 2d), or a time (24h)")
+_COMPARE = _argument("--compare", metavar="TIME", help="before and after this time, side by side")
 
 COMMANDS = (
     Command("why", "why a group, or a pod of it, is waiting, and why it was evicted", (_NAME,)),
     Command("queues", "the tree of queues: what each uses, is owed and may use", (_RESOURCE,)),
     Command("top", "what is used, held and idle, by node pool and by queue", (_RESOURCE, _POOL)),
+    Command("usage", "GPUs over time, by pool and queue, and how long groups waited", (_SINCE, _COMPARE)),
     Command("gangs", "groups with phase, members and reason", (_PODS,), everywhere=True),
     Command("nodes", "the topology tree, with what is free at each level", (_RESOURCE, _LEVEL, _DEPTH)),
     Command("history", "for what a group has waited, and what was done about it", (_NAME,)),

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from extender.cli import problems
 from extender.cli.problems import Problem
 from extender.kube import client, errors, resources
-from extender.wire import answers, objects
+from extender.wire import answers, objects, usages
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -148,7 +148,7 @@ class Cluster:
                 return None
             self._without(problems.NO_LIVE, problems.INSTALL_LIVE)
         except errors.Forbidden as error:
-            self._note(f"without live answers: {error.message}")
+            self.note(f"without live answers: {error.message}")
         except (errors.ServerError, errors.Unreadable, errors.TooManyRequests) as error:
             self._without(f"{problems.LIVE_AWAY} ({error})", problems.LIVE_MEND)
         except errors.KubeError as error:
@@ -194,13 +194,23 @@ class Cluster:
         """What these queues would come to."""
         return await self._supposed(answers.QUEUE_PLANS, "", {"queues": queues})
 
+    async def usage(self, since: str, until: str) -> Object:
+        """What became of the GPUs between two times; a Problem where nothing answers, as objects do not tell."""
+        path, query = f"/apis/{answers.API_VERSION}/usages/{usages.GPUS}", {"since": since, "until": until}
+        return _status_of(await self._needed(lambda: self.api.read(path, query=query), answers.USAGES))
+
     async def _supposed(self, resource: answers.Resource, where: str, spec: Object) -> Object:
         path = f"/apis/{answers.API_VERSION}/{where}{resource.plural}"
         body = {"apiVersion": answers.API_VERSION, "kind": resource.kind, "spec": spec}
+        made = await self._needed(
+            lambda: self.api.request("POST", path, body=body, timeout=_WORKED_OUT_SECONDS), resource
+        )
+        return _status_of(client.decode_object(made))
+
+    async def _needed(self, ask: Callable[[], Awaitable[T]], resource: answers.Resource) -> T:
+        """A live answer without which there is nothing to say."""
         try:
-            made = await _answered(lambda: self.api.request("POST", path, body=body, timeout=_WORKED_OUT_SECONDS))
-            status = client.decode_object(made).get("status")
-            return status if isinstance(status, dict) else {}
+            return await _answered(ask)
         except errors.NotFound as error:
             if error.message.startswith("nodes "):
                 raise Problem(f"there is no {error.message.removesuffix(' not found')}") from error
@@ -214,8 +224,15 @@ class Cluster:
 
     def _without(self, what: str, mend: str) -> None:
         self._no_live = True
-        self._note(f"{what}; {mend}")
+        self.note(f"{what}; {mend}")
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Say this beside the output, once."""
         if text not in self.notes:
             self.notes.append(text)
+
+
+def _status_of(answer: Object) -> Object:
+    """What it says."""
+    status = answer.get("status")
+    return status if isinstance(status, dict) else {}

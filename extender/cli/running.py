@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import orjson
 import yaml
 
-from extender.cli import drain, events, gangs, history, nodes, plan, problems, queues, tables, top, why
+from extender.cli import drain, events, gangs, history, nodes, plan, problems, queues, tables, top, usage, why
 from extender.cli.cluster import Cluster
 from extender.cli.problems import Problem
 from extender.kube import client, credentials, errors, observing
@@ -47,6 +47,10 @@ COMMANDS: Mapping[str, Command] = {
     "top": Command(
         lambda cluster, told: top.gather(cluster, told.resource, told.pool),
         lambda found, _, __, paint: top.show(found, paint),
+    ),
+    "usage": Command(
+        lambda cluster, told: usage.gather(cluster, told.since, told.compare),
+        lambda found, _, __, paint: usage.show(found, paint),
     ),
     "gangs": Command(
         lambda cluster, told: gangs.gather(cluster, told.pods),

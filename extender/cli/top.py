@@ -13,20 +13,11 @@ from typing import Any
 from extender.cli import amounts, nodes, queues, tables
 from extender.cli.cluster import Cluster
 from extender.cli.problems import UNUSABLE, Problem
+from extender.core import pools
 
 Object = dict[str, Any]
 POOLS = ("POOL", "NODES", "HAS", "USED", "HELD", "IDLE", "OUT OF USE", "USED %")
 QUEUES = ("QUEUE", "ALLOCATED", "FAIR", "DESERVED", "CAPABILITY", "PENDING")
-#: labels of managed node pools, then what nodes of one kind have in common
-POOL_LABELS = (
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "karpenter.sh/nodepool",
-    "kubernetes.azure.com/agentpool",
-    "oke.oraclecloud.com/pool.name",
-    "nvidia.com/gpu.product",
-    "node.kubernetes.io/instance-type",
-)
 
 
 async def gather(cluster: Cluster, resource: str | None, pool: str | None) -> Object:
@@ -36,7 +27,7 @@ async def gather(cluster: Cluster, resource: str | None, pool: str | None) -> Ob
     label = _label(with_some, pool)
     parts: dict[str, list[nodes.Stock]] = {}
     for stock in with_some:
-        parts.setdefault(stock.node.labels.get(label, nodes.NO_LABEL) if label else "all nodes", []).append(stock)
+        parts.setdefault(stock.node.labels.get(label, pools.NO_LABEL) if label else pools.ALL, []).append(stock)
     return {
         "resource": name,
         "pool": label,
@@ -47,12 +38,12 @@ async def gather(cluster: Cluster, resource: str | None, pool: str | None) -> Ob
 
 
 def _label(made: Sequence[nodes.Stock], asked: str | None) -> str:
-    borne = {key for stock in made for key in stock.node.labels}
     if asked is not None:
+        borne = {key for stock in made for key in stock.node.labels}
         if asked not in borne:
             raise Problem(f"no node bears the label {asked}", f"nodes bear {', '.join(sorted(borne))}", UNUSABLE)
         return asked
-    return next((label for label in POOL_LABELS if label in borne), "")
+    return pools.label_of(stock.node for stock in made)
 
 
 def _pool(name: str, made: Sequence[nodes.Stock]) -> Object:

@@ -10,7 +10,7 @@ What looks at every group is an iterator that does a little at each step: filter
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from extender.core import queue_stating
 from extender.core.engine import Engine
@@ -154,11 +154,16 @@ class Answers:
         self._positions = {key: place for line in self._lines.values() for place, key in enumerate(line, 1)}
         self._lines_until = now + number * KEPT_SECONDS_A_GROUP
 
+    @property
+    def positions(self) -> Mapping[GroupKey, int]:
+        """The place in its queue of each group that waits, as it was counted last."""
+        return self._positions
+
     # --- groups ---------------------------------------------------------------------------------
 
     def groups(self, namespace: str | None = None) -> Iterator[list[Named]]:
         """Namespace, source, name and key of every group, or of those of one namespace, in no order, in steps."""
-        keys = self._keys()
+        keys = self.keys()
         for start in range(0, len(keys), STEP):
             some = [key for key in keys[start : start + STEP] if namespace is None or key.namespace == namespace]
             yield [(key.namespace, key.source, name, key) for key in some if (name := self._name(key)) is not None]
@@ -214,10 +219,16 @@ class Answers:
             span=None if found.key.lone else view.span(found.key),
         )
 
-    def _keys(self) -> list[GroupKey]:
+    def keys(self) -> list[GroupKey]:
+        """The groups that may concern us."""
         entries = self.engine.entries
         memberless = (key for key in self.engine.world.groups if key.source is Source.MUSTER and key not in entries)
         return [*entries, *memberless]
+
+    def gates(self, key: GroupKey) -> tuple[str, ...]:
+        """Gates of others on the group's pods, sorted; they are told of one of which nothing can be placed."""
+        pods = self.engine.world.members.get(key, {}).values()
+        return tuple(sorted({gate for pod in pods if pod.ours for gate in pod.gates} - {QUEUE_GATE}))
 
     def _known(self, key: GroupKey) -> bool:
         """Ours are groups with a pod of ours, and objects of our own group."""
@@ -257,9 +268,7 @@ class Answers:
 
     def _idle(self, key: GroupKey, refusal: Refusal) -> Refusal:
         """Nothing of it can be placed: members are missing, or gates of others are on them."""
-        pods = self.engine.world.members.get(key, {}).values()
-        gates = {gate for pod in pods if pod.ours for gate in pod.gates} - {QUEUE_GATE}
-        return Refusal(refusal.reason, (*refusal.detail, *(("gate", gate) for gate in sorted(gates)[:_GATES_SHOWN])))
+        return Refusal(refusal.reason, (*refusal.detail, *(("gate", gate) for gate in self.gates(key)[:_GATES_SHOWN])))
 
     def _members(self, key: GroupKey, planned: int) -> Members:
         world = self.engine.world
@@ -281,6 +290,15 @@ class Answers:
 
     def queue(self, name: QueueName, now: float) -> QueueState | None:
         """What there is to say of a queue; None when there is none of this name."""
+        found = self.queue_status(name, now)
+        at = self.engine.usage.tree.at(name)
+        if found is None or at is None:
+            return None
+        status, share = found
+        return QueueState(name, at.queue.parent, status, share, tuple(self._waiters(name)))
+
+    def queue_status(self, name: QueueName, now: float) -> tuple[QueueStatus, Amounts] | None:
+        """What a queue's status says now, and its fair share; None when there is none of this name."""
         usage = self.engine.usage
         at = usage.tree.at(name)
         if at is None:
@@ -288,7 +306,7 @@ class Answers:
         share = self._fair(now).get(name, {})
         lent = self.engine.view.lent(name)
         status = queue_stating.status_of(at.queue, usage, self.engine.backlog, lent, share, at.queue.status, now)
-        return QueueState(name, at.queue.parent, status, amounts(share), tuple(self._waiters(name)))
+        return status, amounts(share)
 
     def _fair(self, now: float) -> dict[QueueName, Sums]:
         counted, shares = self._shares

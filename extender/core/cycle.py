@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections import deque
 from collections.abc import Collection
 
 from extender.core import changes, messages, plans, queue_stating, quota
@@ -21,6 +22,8 @@ from extender.core.opening import OpenList
 from extender.core.planning import Entry, Plan
 from extender.core.reasons import HELD_BACK, Reason, Refusal
 from extender.core.records import OFFERED_SECONDS, Records
+from extender.core.resources import GPU_PARTS, parts_of
+from extender.core.series import Start
 from extender.core.snapshot import Room, Snapshot
 from extender.core.sweep import Sweep
 from extender.core.visibility import Visibility
@@ -29,6 +32,8 @@ from extender.core.world import World
 
 #: groups that something happens to join a round that began no longer ago: it must come to its end
 JOIN_SECONDS = 1.0
+#: so many starts are kept for who takes note of them
+_STARTS = 10_000
 
 
 class Cycle(Records):
@@ -58,6 +63,8 @@ class Cycle(Records):
         self._tree: quota.Tree | None = None
         #: what all nodes have together
         self.totals: quota.Sums = {}
+        #: groups that have started since somebody took note
+        self.starts: deque[Start] = deque(maxlen=_STARTS)
 
     def reset(self) -> None:
         """Forget every decision; what the gate holds stays known."""
@@ -315,11 +322,24 @@ class Cycle(Records):
     def _count_members(self, entry: Entry, now: float) -> None:
         need, tally = self.world.need(entry.key), self.world.tallies[entry.key]
         entry.running = tally.started and isinstance(need, Need) and satisfied(need, tally)
+        if entry.running and not entry.started:
+            self.starts.append(self._start(entry, now))
         entry.started |= entry.running
         if entry.started and not entry.running:
             self.stale.note(entry.key, now)
         else:
             self.stale.forget(entry.key)
+
+    def _start(self, entry: Entry, now: float) -> Start:
+        """The group has reached its minimum for the first time."""
+        planned = now if entry.planned_at is None else entry.planned_at
+        bound = (dict(pod.shape.request) for pod in self.world.members[entry.key].values() if pod.bound)
+        return Start(
+            queue=self.world.queue_of(entry.key),
+            gpus=sum(parts_of(name) * amount for request in bound for name, amount in request.items()) / GPU_PARTS,
+            waited=max(0.0, planned - entry.arrival),
+            starting=now - planned,
+        )
 
     def _claim(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> None:
         """The first of a queue's groups that waits for room that the queue owns holds it back from who would borrow."""

@@ -46,7 +46,7 @@ class Engine:
         self.active = False
         self._cycle = Cycle(self.world, nominate_above, turns)
         self._plans = self._cycle.plans
-        self.entries = self._cycle.entries
+        self.entries, self.starts = self._cycle.entries, self._cycle.starts  # starts: whoever takes note empties it
         #: what was decided about groups while the newest event was handled
         self.decided = self._plans.decided
         #: what each queue uses

@@ -338,7 +338,13 @@ def growth(room: Room, shape: Shape, want: Want, rows: Ints) -> Floats | None:
 
 def lost(room: Room) -> float:
     """GPUs that are free and that the workload has no use for."""
-    fragments = of(room)
-    if fragments is None:
-        return 0.0
-    return float(fragments.lost(room, np.flatnonzero(room.snapshot.facts.open)).sum()) / MILLI
+    return float(by_row(room).sum())
+
+
+def by_row(room: Room) -> Floats:
+    """The same of each node; nothing of those that take no pods."""
+    found, fragments = np.zeros(len(room.free)), of(room)
+    if fragments is not None:
+        rows = np.flatnonzero(room.snapshot.facts.open)
+        found[rows] = fragments.lost(room, rows) / MILLI
+    return found

@@ -126,6 +126,10 @@ class Tally:
             return sum(self._total[s] for s in standings)
         return sum(self._count[task, s] for s in standings)
 
+    def totals(self) -> dict[Standing, int]:
+        """Members by standing; to compare with those of another time."""
+        return dict(self._total)
+
     @property
     def started(self) -> bool:
         """True when a member is bound or has succeeded. Asked for every waiting group in every cycle."""

@@ -75,6 +75,9 @@ class Entry:
     stated: tuple[str, str, int] = ("", "", 0)
     #: nothing is written to the group's object before this time
     state_after: float = 0.0
+    #: how many reasons of this wait were written, and when the newest was
+    told: int = 0
+    told_at: float = 0.0
     refused_at: float = 0.0
     #: since when it waited for which reason, the newest last; None: it had its places
     past: Past = ()

@@ -282,9 +282,13 @@ class Records:
         due = entry.state_after
         if not entry.running:
             due = max(due, entry.refused_at + stating.STATE_AFTER_SECONDS)
+        again = stating.only_a_reason(statement, stating.known(entry, group))
+        if again:
+            due = max(due, stating.pause_until(entry))
         if now < due:
             self.look_at(entry.key, due)
             return
+        entry.told, entry.told_at = 1 + (entry.told if again else 0), now
         entry.stated = stating.said(statement)
         span = spans.of_group(self.facts(), self.world, entry.key) if entry.running else None
         self.effects.append(replace(statement, span=span))
@@ -296,4 +300,5 @@ class Records:
             self.vacancy.failed(key, now)
         else:
             entry.stated, entry.state_after = ("", "", 0), now + stating.RETRY_SECONDS
+            entry.told = max(0, entry.told - 1)
             self.look_at(key, entry.state_after)

@@ -6,6 +6,7 @@ decide when to write.
 
 from __future__ import annotations
 
+from extender.core.ids import Source
 from extender.core.membership import Standing, Tally
 from extender.core.messages import StateGroup
 from extender.core.model import Group
@@ -15,6 +16,11 @@ from extender.core.planning import Entry
 STATE_AFTER_SECONDS = 1.0
 #: a statement that could not be written is tried again after this time
 RETRY_SECONDS = 10.0
+#: so long after one reason of a wait was written the next one may be, the last pause for ever. A statement is two
+#: writes, status and Event, so that in no hour there are more than ten of them
+PAUSES = (0.0, 0.0, 60.0, 1200.0, 2400.0)
+#: the same where the reason is an annotation, and so a third write
+PAUSES_OF_THREE = (0.0, 60.0, 3600.0)
 PENDING, RUNNING = "Pending", "Running"
 
 
@@ -39,9 +45,23 @@ def state(entry: Entry, group: Group, tally: Tally) -> StateGroup | None:
             tally.count(Standing.FAILED),
         ),
     )
-    # what we have asked to write may not stand in the object yet, so it comes before what does
-    known = entry.stated if entry.stated[0] else (group.phase, group.stated_reason, group.generation)
-    return None if said(statement) == known else statement
+    return None if said(statement) == known(entry, group) else statement
+
+
+def known(entry: Entry, group: Group) -> tuple[str, str, int]:
+    """What was said last: what we have asked to write may not stand in the object yet, so it comes before what does."""
+    return entry.stated if entry.stated[0] else (group.phase, group.stated_reason, group.generation)
+
+
+def pause_until(entry: Entry) -> float:
+    """No further reason of the same wait is written before this time."""
+    pauses = PAUSES_OF_THREE if entry.key.source is Source.SCHEDULER_PLUGINS else PAUSES
+    return entry.told_at + pauses[min(entry.told, len(pauses)) - 1] if entry.told else 0.0
+
+
+def only_a_reason(statement: StateGroup, before: tuple[str, str, int]) -> bool:
+    """True when it says nothing new but why the group waits, for the same object in the same phase."""
+    return statement.refusal is not None and (statement.phase, statement.generation) == (before[0], before[2])
 
 
 def said(statement: StateGroup) -> tuple[str, str, int]:

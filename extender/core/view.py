@@ -6,16 +6,17 @@ Takes the engine's records, gives look-ups in O(1); must not decide. The records
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
-from extender.core import fragmentation, spans
+from extender.core import spans
 from extender.core.explain import of_member
 from extender.core.feasibility import Facts
 from extender.core.firm import Loan
 from extender.core.headroom import Promise
 from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
-from extender.core.ledger import Slot
+from extender.core.ledger import Reservation, Slot
 from extender.core.mending import Mend, mends
 from extender.core.model import Shares, Span
 from extender.core.ordering import OrderKey
@@ -25,6 +26,7 @@ from extender.core.reasons import Refusal
 from extender.core.resources import Amounts
 from extender.core.snapshot import Room
 from extender.core.spans import LevelState
+from extender.core.topology import HOSTNAME, Keys
 from extender.core.usage import Usage
 from extender.core.vacancy import Vacancy
 from extender.core.world import World
@@ -86,9 +88,17 @@ class View:
         """What neither pods nor plans take of the nodes, by resource."""
         return self._plans.free()
 
-    def fragmented(self) -> float:
-        """GPUs that are free and of which the workload that was seen has no use. Takes a snapshot."""
-        return fragmentation.lost(self._room())
+    def room(self) -> Room:
+        """What is free now. Takes a snapshot."""
+        return self._room()
+
+    def reservations(self) -> Iterator[Reservation]:
+        """Room that plans hold, revoked ones too that the scheduler may still act on."""
+        return chain(self._plans.ledger.planned().values(), self._plans.ledger.lingering().values())
+
+    def earmarked(self) -> Iterator[Reservation]:
+        """Room that is kept for groups whose victims still leave."""
+        return iter(self._plans.earmarks)
 
     def refusal(self, uid: PodUid) -> Refusal | None:
         """Why this pod waits; None when its group does not, or was not looked at yet."""
@@ -133,6 +143,30 @@ class View:
     def levels(self) -> tuple[LevelState, ...]:
         """The levels of the network that there are."""
         return spans.levels(self._facts())
+
+    def paths(self) -> tuple[Keys, Callable[[NodeName], tuple[str, ...]]]:
+        """The levels by which nodes are shown, from broad to narrow; and of a node its domain of each ("" for none)."""
+        facts = self._facts()
+        keys = tuple(key for key in facts.chain(None) if key != HOSTNAME)
+        columns = [facts.level(key) for key in keys]
+
+        def path(node: NodeName) -> tuple[str, ...]:
+            row = facts.roster.row_of.get(node)
+            if row is None:
+                return ("",) * len(keys)
+            return tuple("" if one.codes[row] < 0 else one.values[one.codes[row]] for one in columns)
+
+        return keys, path
+
+    def nodes_of(self, key: GroupKey) -> set[NodeName]:
+        """The nodes on which members of the group stand, or on which a plan holds room for it."""
+        members = self._world.members.get(key, {}).values()
+        stand = {pod.node for pod in members if pod.node is not None}
+        return stand | {one.node for one in self._plans.ledger.of_group(key).values()}
+
+    def held_on(self, node: NodeName) -> Mapping[Slot, Reservation]:
+        """What plans hold on a node."""
+        return self._plans.ledger.on_node(node)
 
     def network_problems(self) -> Mapping[str, str]:
         """What was left out of the network's objects that make no sense, by the object's name."""

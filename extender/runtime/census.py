@@ -1,6 +1,7 @@
-"""Counts of groups, strays, and nodes that are overcommitted or cannot be read, for the metrics, at a steady pace.
+"""Counts of groups, strays, GPUs, and nodes that are overcommitted or cannot be read, at a steady pace.
 
-Takes the engine to read, gives figures; must not change anything.
+Takes the engine to read, gives figures to the metrics and to the series of live answers; must not change anything, but
+that it takes note of what has started.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
+from extender.core import utilisation
 from extender.core.engine import Engine
 from extender.core.reasons import Reason
+from extender.core.series import STATES, Series, Start
 from extender.telemetry import logs
 
 LOG = logs.Log(__name__)
@@ -25,8 +28,28 @@ USAGE_ROUNDS = 10
 SEEN = "Seen"
 
 
+_FRAGMENTED = STATES.index("fragmented")
+
+
+class Gpus(Protocol):
+    """Where figures of GPUs go, and of starts."""
+
+    def show(self, pools: Mapping[str, Sequence[float]], queues: Mapping[str, Sequence[float]]) -> None:
+        """What becomes of the GPUs of each pool, and of each queue."""
+
+    def oldest(self, seconds: Mapping[str, float]) -> None:
+        """For how long the oldest group of each queue has waited."""
+
+    def started(self, starts: Collection[Start]) -> None:
+        """These groups have started."""
+
+
 class Metrics(Protocol):
-    """Where the figures go."""
+    """Where the other figures go."""
+
+    @property
+    def gpus(self) -> Gpus:
+        """Figures by pool and queue."""
 
     def groups(self, by_phase: Counter[str], waiting: Counter[Reason]) -> None:
         """How many groups there are, and why those that wait do."""
@@ -53,7 +76,7 @@ class Metrics(Protocol):
         """Of how many nodes something cannot be read."""
 
 
-async def take(engine: Engine, metrics: Metrics) -> None:
+async def take(engine: Engine, metrics: Metrics, series: Series, wall: Callable[[], float]) -> None:
     """Count for ever."""
     told: Mapping[str, str] = {}
     unread: Mapping[str, str] = {}
@@ -69,10 +92,11 @@ async def take(engine: Engine, metrics: Metrics) -> None:
         metrics.groups(phases, waiting)
         metrics.strays(engine.backlog.strays.total())
         metrics.ledger_difference(engine.self_check())
+        _starts(engine, metrics.gpus, series, wall())
         if number % USAGE_ROUNDS == 0:
             metrics.usage_difference(engine.check_usage())
             unread = _tell_unread(engine, metrics, unread)
-            metrics.fragmented(engine.view.fragmented())
+            await _gpus(engine, metrics, series, wall)
             wrong = _network(engine, metrics, wrong)
         over = _overcommits(engine)
         metrics.overcommitted(Counter(over.values()))
@@ -108,6 +132,29 @@ def _network(engine: Engine, metrics: Metrics, told: Mapping[str, str]) -> Mappi
     for name in _news(told, wrong):
         LOG.warning("a HyperNode makes no sense, and something of it is left out", hypernode=name, problem=wrong[name])
     return wrong
+
+
+def _starts(engine: Engine, gpus: Gpus, series: Series, now: float) -> None:
+    """Take note of the groups that have started."""
+    starts = list(engine.starts)
+    engine.starts.clear()
+    gpus.started(starts)
+    series.started(now, starts)
+
+
+async def _gpus(engine: Engine, metrics: Metrics, series: Series, wall: Callable[[], float]) -> None:
+    """Tell what becomes of the GPUs, with a turn for filter calls between two sums. A replica that does not act knows
+    of no plans: it tells nothing, so that the sums over both replicas are true."""
+    active, now = engine.active, wall()
+    pools = utilisation.of_pools(engine) if active else {}
+    await asyncio.sleep(0)
+    queues = utilisation.of_queues(engine) if active else {}
+    await asyncio.sleep(0)
+    metrics.gpus.show(pools, queues)
+    metrics.gpus.oldest(utilisation.oldest(engine, now) if active else {})
+    metrics.fragmented(sum(figures[_FRAGMENTED] for figures in pools.values()))
+    if active and series.due(now):
+        series.note(now, pools, queues)
 
 
 def _overcommits(engine: Engine) -> Mapping[str, str]:

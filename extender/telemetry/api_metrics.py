@@ -31,7 +31,9 @@ class ApiMetrics:
             call,
             registry=registry,
         )
-        self._errors = Counter("muster_api_errors", "Those of the calls that did not succeed.", call, registry=registry)
+        self._errors = Counter(
+            "muster_api_errors", "Calls to the API server that did not succeed.", call, registry=registry
+        )
         self._seconds = Histogram(
             "muster_api_request_seconds",
             "Duration of calls to the API server; watches not included.",
@@ -41,13 +43,13 @@ class ApiMetrics:
         )
         self._watch_lag = Gauge(
             "muster_watch_lag_seconds",
-            "From the arrival of the newest event to its handing on.",
+            "From the arrival of a watch's newest event to its handing on.",
             ("resource",),
             registry=registry,
         )
         self._watch_age = Gauge(
             "muster_watch_last_event_age_seconds",
-            "Since the newest event was handed on; grows while nothing changes.",
+            "Since a watch's newest event was handed on; grows while nothing changes.",
             ("resource",),
             registry=registry,
         )

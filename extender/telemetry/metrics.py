@@ -5,12 +5,12 @@ for decisions, know HTTP, or grow with the number of pods and groups.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from extender.core import reasons
-from extender.telemetry import api_metrics, labels
+from extender.telemetry import api_metrics, labels, tables
 
 #: fine where the promises are: 0.5 ms, 2 ms, 10 ms, 50 ms
 VERB_SECONDS = (
@@ -19,10 +19,10 @@ VERB_SECONDS = (
 )
 HOLD_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 3600)
 
-#: what readers of live answers ask for; the rest is discovery and what is not served
-ANSWERED = frozenset({"workloads", "queues", "plans", "drainplans", "queueplans"})
-#: with the codes that are told: answered, malformed, not known, not allowed, not there, ours to mend, not now
-ANSWER_CODES = frozenset({"200", "400", "401", "403", "404", "405", "406", "500", "503"})
+#: what readers of live answers ask for, in the API or in the page; the rest is discovery and what is not served
+ANSWERED = frozenset({"workloads", "queues", "usages", "plans", "drainplans", "queueplans", "page"})
+#: with the codes that are told: answered, malformed, not known, not allowed, not there, too many, ours to mend, not now
+ANSWER_CODES = frozenset({"200", "400", "401", "403", "404", "405", "406", "429", "500", "503"})
 VERBS = frozenset({"filter", "prioritize", "preempt"})
 #: foreign: not ours, passed unchanged; placed and refused: answers for our pods; error: told to the scheduler
 #: as such; malformed: not a message of the scheduler
@@ -58,7 +58,8 @@ class ExtenderMetrics:
         #: children by label values: looking one up costs more than counting
         self._verb_child = functools.cache(self._verb.labels)
         self._awaited = verb.of(
-            "muster_extender_filter_awaited_seconds", "Filter calls that awaited a cycle, not counted above."
+            "muster_extender_filter_awaited_seconds",
+            "Filter calls that awaited a cycle; muster_extender_verb_seconds does not count them.",
         )
         self._answer = verb.of(
             "muster_extender_answer_seconds", "Answering readers of live answers.", ("resource", "code")
@@ -99,6 +100,20 @@ class ExtenderMetrics:
             ),
             frozenset(reasons.Overcommit),
         )
+        self.gpus = tables.Gpus(self.registry)
+        self._evictions = Counter(
+            "muster_extender_evictions",
+            "Pods that were evicted, by the rule that let them go.",
+            ("rule",),
+            registry=self.registry,
+        )
+        for ground in reasons.Ground:
+            self._evictions.labels(ground)
+        self._evicted_again = Counter(
+            "muster_extender_repeated_evictions",
+            "Evictions from groups that had lost a pod so in the hour before, though not in the same minute.",
+            registry=self.registry,
+        )
         self._fragmented = gauge.of(
             "muster_extender_fragmented_gpus",
             "GPUs that are free and of which the pods that wait and run, as a workload, have no use.",
@@ -132,6 +147,12 @@ class ExtenderMetrics:
     def overcommitted(self, by_outlook: Mapping[str, int]) -> None:
         """On how many nodes with pods of ours more is used than there is, by what becomes of them."""
         self._overcommitted.count(by_outlook)
+
+    def evicted(self, rule: str, again: bool) -> None:
+        """A pod is evicted; `again`: its group has lost one so before, not long ago."""
+        self._evictions.labels(labels.closed(rule, frozenset(reasons.Ground))).inc()
+        if again:
+            self._evicted_again.inc()
 
     def verb(self, verb: str, outcome: str, seconds: float) -> None:
         """A call of the scheduler is answered from the view."""
@@ -197,6 +218,9 @@ class GateMetrics:
         self.api = api_metrics.ApiMetrics(self.registry)
         gauge = _Gauges(self.registry)
         self._held = gauge.of("muster_gate_held_binds", "Bind calls that are not answered yet.")
+        self._oldest = gauge.of(
+            "muster_gate_oldest_hold_seconds", "For how long the oldest held bind call has been held; 0 when none is."
+        )
         self._active = gauge.of("muster_gate_active", "1 while this replica acts.")
         self._rounds = Counter(
             "muster_gate_rounds", "Ends of rounds, by outcome.", ("outcome",), registry=self.registry
@@ -217,6 +241,10 @@ class GateMetrics:
         self._release = _Histograms(self.registry).of(
             "muster_gate_release_seconds", "From the decision to release a round to its last binding."
         )
+
+    def oldest_hold(self, age: Callable[[], float]) -> None:
+        """Whom to ask for how long the oldest call has been held."""
+        self._oldest.set_function(age)
 
     def held(self, number: int) -> None:
         """How many bind calls are held now."""

@@ -23,10 +23,12 @@ from extender.core import explain
 from extender.core.answers import Answers
 from extender.core.ids import GroupKey, QueueName
 from extender.core.reasons import Reason
+from extender.core.series import Series
 from extender.telemetry import logs
 from extender.web import plans, serve
 from extender.web.rehearsals import Rehearsals
 from extender.wire import answers as wire
+from extender.wire import usages
 from extender.wire.delegation import Asked, Decision, FrontProxy, User, user_of
 
 LOG = logs.Log(__name__)
@@ -68,6 +70,7 @@ class Handlers:
     def __init__(
         self,
         answers: Answers,
+        series: Series,
         *,
         front_proxy: Callable[[], FrontProxy | None],
         review: Callable[[User, Asked], Awaitable[Decision]],
@@ -76,6 +79,7 @@ class Handlers:
         metrics: Metrics,
     ) -> None:
         self._answers = answers
+        self._series = series
         self._front_proxy = front_proxy
         self._review = review
         self._silent = silent
@@ -99,6 +103,7 @@ class Handlers:
             (f"{_ROOT}/namespaces/{{namespace}}/workloads/{{name}}", self.get_workload),
             (f"{_ROOT}/queues", self.list_queues),
             (f"{_ROOT}/queues/{{name}}", self.get_queue),
+            (f"{_ROOT}/usages/{{name}}", self.get_usage),
         ]
         app.add_routes([web.get(path, handler, allow_head=False) for path, handler in routes])
         app.add_routes(
@@ -118,7 +123,7 @@ class Handlers:
         await self._allow(request, wire.WORKLOADS, namespace, name)
         named, key = wire.parse_name(name), None
         if named is not None:
-            async for one in _stepwise(self._answers.find(namespace, *named)):
+            async for one in stepwise(self._answers.find(namespace, *named)):
                 key = one
         await self._count()
         found = None if key is None else self._workload(key, closer=True)
@@ -133,7 +138,7 @@ class Handlers:
         limit, behind = _wanted(request)
         page: list[tuple[str, str, GroupKey]] = []
         left = 0
-        async for some in _stepwise(self._answers.groups(namespace)):
+        async for some in stepwise(self._answers.groups(namespace)):
             named = [(here, wire.name_of(source, name), key) for here, source, name, key in some]
             later = [one for one in named if one[:2] > behind]
             left += len(later)
@@ -159,10 +164,24 @@ class Handlers:
         rest = [name for name in self._answers.queues() if name > behind]
         page = rest[:limit]
         await self._count()
-        items = [item async for name in _stepwise(page) if (item := self._queue(name)) is not None]
+        items = [item async for name in stepwise(page) if (item := self._queue(name)) is not None]
         return self._shown(
             request, wire.QUEUES, items, _more(len(rest) - len(page), ("", page[-1] if page else behind))
         )
+
+    async def get_usage(self, request: web.Request) -> web.Response:
+        """What became of the GPUs between two times."""
+        name = request.match_info["name"]
+        await self._allow(request, wire.USAGES, "", name)
+        if name != usages.GPUS:
+            _not_found(wire.USAGES, name)
+        _tabular(request)
+        now = self._wall()
+        try:
+            asked = usages.asked(request.query, now)
+        except ValueError as error:
+            _bad(str(error))
+        return serve.reply(usages.usage(self._series, asked, now))
 
     async def create_plan(self, request: web.Request) -> web.Response:
         """What would become of a group."""
@@ -197,7 +216,7 @@ class Handlers:
     async def _count(self) -> None:
         """Bring positions up to date; who comes while that is done waits for it."""
         async with self._counting:
-            async for _ in _stepwise(self._answers.count(self._wall())):
+            async for _ in stepwise(self._answers.count(self._wall())):
                 pass
 
     async def _made(self, keys: Iterable[GroupKey]) -> AsyncIterator[wire.Object]:
@@ -287,7 +306,7 @@ class Handlers:
         raise Refused(401, "Unauthorized", "Unauthorized")
 
 
-async def _stepwise(steps: Iterable[T]) -> AsyncIterator[T]:
+async def stepwise(steps: Iterable[T]) -> AsyncIterator[T]:
     """The steps, with a turn for filter calls after each."""
     for step in steps:
         yield step

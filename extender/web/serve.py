@@ -97,6 +97,19 @@ async def _open(site: web.TCPSite, option: str) -> None:
         raise settings.Unusable(f"{option}: {error.strerror}; choose a free port and an own address") from error
 
 
+@contextlib.asynccontextmanager
+async def metrics(
+    registry: prometheus_client.CollectorRegistry, listen: settings.Listen | None
+) -> AsyncIterator[int | None]:
+    """Serve /metrics and nothing else inside the block, if there is an address for it."""
+    if listen is None:
+        yield None
+        return
+    app = application([web.get("/metrics", _metrics_of(registry))], SMALL_BODY)
+    async with serve(app, listen, option="--metrics-listen") as port:
+        yield port
+
+
 def health_routes(ready: Ready, registry: prometheus_client.CollectorRegistry) -> list[web.RouteDef]:
     """/healthz says that the event loop turns; /readyz whether calls are wanted yet; /metrics all figures."""
 
@@ -107,11 +120,15 @@ def health_routes(ready: Ready, registry: prometheus_client.CollectorRegistry) -
         reason = ready()
         return web.Response(text="ok\n") if reason is None else web.Response(status=503, text=f"{reason}\n")
 
+    return [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", _metrics_of(registry))]
+
+
+def _metrics_of(registry: prometheus_client.CollectorRegistry) -> Handler:
     async def show_metrics(_request: web.Request) -> web.Response:
         body = prometheus_client.generate_latest(registry)
         return web.Response(body=body, headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST})
 
-    return [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", show_metrics)]
+    return show_metrics
 
 
 def debug_route(name: str, handler: Handler) -> web.RouteDef:

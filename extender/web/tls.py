@@ -54,6 +54,14 @@ def asking_context(pair: settings.KeyPair, authority: Callable[[], str]) -> ssl.
     ).context
 
 
+def page_context(pair: settings.KeyPair) -> ssl.SSLContext:
+    """A context for a server that asks its clients for no certificate, or settings.Unusable."""
+    return _Renewed(
+        lambda: _stamps(pair.cert, pair.key),
+        lambda: _context(ssl.PROTOCOL_TLS_SERVER, pair, "--page-cert, --page-key"),
+    ).context
+
+
 class _Renewed:
     """Exchanges the context at the beginning of a handshake when what it is made of changed.
 

@@ -74,12 +74,14 @@ QUEUES = Resource(
         ("Reason", "string", "Why that one waits."),
     ),
 )
+#: what becomes of GPUs over time; see wire.usages
+USAGES = Resource("usages", "Usage", (), False, verbs=("get",))
 #: what if; see wire.plans
 PLANS = Resource("plans", "Plan", (), True, verbs=("create",))
 #: what would follow from draining a node, and from other queues; they show groups of all namespaces
 DRAIN_PLANS = Resource("drainplans", "DrainPlan", (), False, verbs=("create",))
 QUEUE_PLANS = Resource("queueplans", "QueuePlan", (), False, verbs=("create",))
-RESOURCES = (WORKLOADS, QUEUES, PLANS, DRAIN_PLANS, QUEUE_PLANS)
+RESOURCES = (WORKLOADS, QUEUES, USAGES, PLANS, DRAIN_PLANS, QUEUE_PLANS)
 
 #: words of the names; what is not in it names no group
 _SOURCES: Mapping[str, Source] = {source.value: source for source in Source}
@@ -139,7 +141,7 @@ def workload(answer: Workload, now: float, closer: Closer | None = None) -> Obje
         "observedAt": _micro_time(now),
     }
     if answer.since is not None:
-        status["since"] = _time(answer.since)
+        status["since"] = time_text(answer.since)
     if answer.position is not None:
         status["position"] = answer.position
     if nodes < members.planned:
@@ -149,7 +151,7 @@ def workload(answer: Workload, now: float, closer: Closer | None = None) -> Obje
     meta: Object = {"name": name_of(answer.key.source, answer.name), "namespace": answer.key.namespace}
     if answer.uid:
         meta["uid"] = answer.uid
-    meta["creationTimestamp"] = _time(answer.created) if answer.created else None
+    meta["creationTimestamp"] = time_text(answer.created) if answer.created else None
     return {"apiVersion": API_VERSION, "kind": WORKLOADS.kind, "metadata": meta, "status": status}
 
 
@@ -173,12 +175,12 @@ def queue(answer: QueueState, now: float) -> Object:
 def _closer(closer: Closer) -> Object:
     told: Object = {
         "startsWhen": changes(closer.mends),
-        "history": [{"since": _time(since), **_past(reason)} for since, reason in closer.past],
+        "history": [{"since": time_text(since), **_past(reason)} for since, reason in closer.past],
     }
     if closer.span is not None:
         told["topology"] = span_object(closer.span)
     if closer.starts is not None:
-        told["expectedStart"] = _time(closer.starts)
+        told["expectedStart"] = time_text(closer.starts)
     return told
 
 
@@ -194,7 +196,7 @@ def _waiter(one: Waiter) -> Object:
         "namespace": one.namespace,
         "name": name_of(one.source, one.name),
         "reason": one.refusal.reason.value,
-        "since": _time(one.since),
+        "since": time_text(one.since),
     }
 
 
@@ -342,7 +344,8 @@ def status_object(code: int, reason: str, message: str, details: Object | None =
     return told | {"message": message, "reason": reason, "code": code} | ({"details": details} if details else {})
 
 
-def _time(seconds: float) -> str:
+def time_text(seconds: float) -> str:
+    """RFC 3339 in UTC, to the second."""
     return f"{_utc(seconds):%Y-%m-%dT%H:%M:%SZ}"
 
 

@@ -1,7 +1,8 @@
 """Who asks, and whether that is allowed, in the words of the API server that sends us the question.
 
-Takes the ConfigMap that tells how the API server's front proxy is known, headers of a request, and answers of the
-authorizer; gives values. Must not trust a header by itself: whether its sender is the front proxy is seen elsewhere.
+Takes the ConfigMap that tells how the API server's front proxy is known, headers of a request, tokens, and answers of
+the authorizer and the authenticator; gives values. Must not trust a header by itself: whether its sender is the front
+proxy is seen elsewhere.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from extender.wire.fields import DecodeError, Object, Reader
 #: where the API server tells it
 NAMESPACE, CONFIG_MAP = "kube-system", "extension-apiserver-authentication"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class FrontProxy:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Whom the front proxy has authenticated."""
+    """Whom the front proxy, or the API server by a token, has authenticated."""
 
     name: str
     uid: str = ""
@@ -145,6 +147,35 @@ def decode_review(body: bytes) -> Decision:
     status = reader.mapping(content, "status", "status")
     allowed = status.get("allowed") is True and status.get("denied") is not True
     return Decision(allowed, reader.text(status, "reason", "status.reason"))
+
+
+def encode_token_review(token: str) -> bytes:
+    """The body that asks the API server whose token this is."""
+    return orjson.dumps(
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}},
+    )
+
+
+def decode_token_review(body: bytes) -> User | None:
+    """Whose token it is; None when it is nobody's, or the answer cannot be read."""
+    try:
+        content: Any = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(content, dict):
+        return None
+    reader = Reader()
+    status = reader.mapping(content, "status", "status")
+    user = reader.mapping(status, "user", "status.user")
+    extra = reader.mapping(user, "extra", "status.user.extra")
+    found = User(
+        name=reader.text(user, "username", "status.user.username"),
+        uid=reader.text(user, "uid", "status.user.uid"),
+        groups=reader.texts(user, "groups", "status.user.groups"),
+        extra=tuple((key, reader.texts(extra, key, "status.user.extra")) for key in sorted(extra)),
+    )
+    sound = status.get("authenticated") is True and not reader.problems
+    return found if sound and found.name else None
 
 
 def _names(reader: Reader, data: Object, key: str) -> tuple[str, ...]:

@@ -181,7 +181,15 @@ def test_the_steps_of_all_parts_are_known_beforehand():
     told = argparse.Namespace(runs=2, nodes=[3000, 500], shapes=["1x1024", "64x16"], systems=["muster"])
     number = {name: len(part.steps(told)) for name, part in command.PARTS.items()}
     # the larger number of nodes runs the first shape only
-    assert number == {"gangs": 2 * 1 + 2 * 2, "bystanders": 6, "same-rate": 4, "memory": 1, "reclaim": 4, "topology": 2}
+    assert number == {
+        "gangs": 2 * 1 + 2 * 2,
+        "bystanders": 6,
+        "same-rate": 4,
+        "memory": 1,
+        "reclaim": 4,
+        "topology": 2,
+        "page": 1,
+    }
 
 
 @pytest.mark.parametrize("arguments", [["--runs", "0"], ["--nodes", "500", "-1"], ["--only", "unknown"]])

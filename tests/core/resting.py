@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from extender.core import placing, planning
+from extender.core import placing, planning, stating
 from extender.core.feasibility import Feasibility
 from extender.core.ids import Source
 from extender.core.ledger import Ledger
@@ -151,4 +151,6 @@ def statements(cluster: Cluster) -> None:
             continue
         reason = entry.refusal.reason.value if entry.refusal else ""
         phase = "Running" if entry.running else "Pending"
+        if (group.phase, bool(reason)) == (phase, True) and cluster.now < stating.pause_until(entry):
+            continue  # it has changed so often that it must not be written again yet
         assert (group.phase, group.stated_reason) == (phase, reason)

@@ -324,7 +324,7 @@ def test_the_view_tells_what_is_lost_now() -> None:
     nodes = [make_node("full", {"cpu": 4000, GPU: 4}), make_node("free", {"cpu": 64_000, GPU: 4})]
     for thing in (*nodes, bound(make_pod("there", {"cpu": 4000}), NodeName("full")), *waiting(2, ONE)):
         engine.handle(seen(thing), 0.0)
-    assert engine.view.fragmented() == 4
+    assert fragmentation.lost(engine.view.room()) == 4
 
 
 def test_nodes_out_of_use_are_not_counted() -> None:

@@ -15,6 +15,7 @@ import pytest
 from extender import answering, settings
 from extender.core import messages
 from extender.core.engine import Engine
+from extender.core.series import Series
 from extender.runtime import tasks
 from extender.telemetry.metrics import ExtenderMetrics
 from extender.wire.delegation import REVIEWS
@@ -92,6 +93,7 @@ async def server(api, stub, recorder, tmp_path, monkeypatch) -> AsyncIterator[Se
         api,
         made.told,
         made.engine,
+        Series(),
         silent=lambda: None,
         wall=lambda: NOW,
         metrics=made.metrics,

@@ -6,7 +6,7 @@ import kube_stub
 import pytest
 
 from extender.kube import errors, reviews
-from extender.wire.delegation import REVIEWS, Asked, Decision, User
+from extender.wire.delegation import REVIEWS, TOKEN_REVIEWS, Asked, Decision, User
 
 ANN, BOB = User("ann"), User("bob")
 TRAIN = Asked("get", "visibility.muster.dev", "v1alpha1", "workloads", "team", "muster:train")
@@ -80,3 +80,49 @@ async def test_a_failure_is_no_answer_and_is_not_remembered(stub, asked, failure
     with pytest.raises(errors.KubeError):
         await asked.review(ANN, TRAIN)
     assert (await asked.review(ANN, TRAIN)).allowed
+
+
+# --- tokens ------------------------------------------------------------------------------------------
+
+
+def whose(**status):
+    return kube_stub.ok({"status": status}, 201)
+
+
+ANN_SAID = {"username": "ann", "uid": "7", "groups": ["x", "y"], "extra": {"k": ["v"]}}
+
+
+async def test_the_api_server_says_whose_a_token_is(api, stub, clock):
+    stub.on("POST", TOKEN_REVIEWS, whose(authenticated=True, user=ANN_SAID))
+    tokens = reviews.Tokens(api, clock)
+    assert await tokens.user("t1") == User("ann", "7", ("x", "y"), (("k", ("v",)),))
+    (asked,) = stub.asked
+    assert asked.body["spec"] == {"token": "t1"}
+
+
+NOBODYS = {
+    "refused": {"authenticated": False, "user": ANN_SAID},
+    "not said": {"user": ANN_SAID},
+    "said in another way": {"authenticated": "true", "user": ANN_SAID},
+    "nameless": {"authenticated": True, "user": {"groups": ["system:masters"]}},
+    "malformed": {"authenticated": True, "user": {"username": "ann", "groups": "system:masters"}},
+}
+
+
+@pytest.mark.parametrize("status", NOBODYS.values(), ids=NOBODYS)
+async def test_any_other_answer_makes_the_token_nobodys(api, stub, clock, status):
+    stub.on("POST", TOKEN_REVIEWS, whose(**status))
+    assert await reviews.Tokens(api, clock).user("t1") is None
+
+
+async def test_tokens_are_told_apart_remembered_for_some_seconds_and_kept_nowhere(api, stub, clock):
+    stub.on("POST", TOKEN_REVIEWS, whose(authenticated=True, user=ANN_SAID), whose(authenticated=False))
+    tokens = reviews.Tokens(api, clock)
+    assert [await tokens.user(token) for token in ("good", "good", "bad")] == [ANN_7, ANN_7, None]
+    assert stub.count("POST", TOKEN_REVIEWS) == 2
+    assert "good" not in repr(vars(tokens._memory))
+    clock.now += reviews.REMEMBER_SECONDS
+    assert await tokens.user("good") is None
+
+
+ANN_7 = User("ann", "7", ("x", "y"), (("k", ("v",)),))

@@ -18,7 +18,7 @@ from extender.wire import marks
 
 MANIFESTS = pathlib.Path(__file__).resolve().parents[2] / "manifests"
 #: components that a user adds to an overlay
-OPTIONAL = ("node-agent", "decision-log")
+OPTIONAL = ("decision-log", "metrics", "node-agent")
 MINORS = ("1.34", "1.35", "1.36", "1.37")
 SCHEDULER_IMAGE = "registry.k8s.io/kube-scheduler"
 Object = dict[str, Any]
@@ -252,8 +252,18 @@ def test_every_binding_gives_a_role_that_exists_to_our_account_only() -> None:
         for obj in of_kind(kind):
             bound.add((obj["roleRef"]["kind"], obj["roleRef"]["name"]))
             assert obj["subjects"] == [{"kind": "ServiceAccount", "name": "muster", "namespace": "muster-system"}]
-    for_users = {("ClusterRole", "muster-edit"), ("ClusterRole", "muster-view")}
+    for_users = {("ClusterRole", name) for name in ("muster-edit", "muster-view", "muster-page-view")}
     assert bound == (named - for_users) | stock
+
+
+def test_the_page_is_served_to_the_pod_alone_and_may_ask_whose_a_token_is_and_what_that_user_may_do() -> None:
+    assert flags("extender")["page-listen"].startswith("127.0.0.1:")
+    roles = {one["metadata"]["name"]: one["rules"] for one in of_kind("ClusterRole")}
+    asked = {(rule["apiGroups"][0], *rule["resources"], *rule["verbs"]) for rule in roles["muster-page"]}
+    reviews = (("authentication.k8s.io", "tokenreviews"), ("authorization.k8s.io", "subjectaccessreviews"))
+    assert asked == {(*review, "create") for review in reviews}
+    (seeing,) = roles["muster-page-view"]
+    assert (seeing["resources"], seeing["verbs"]) == (["workloads", "queues"], ["get", "list"])
 
 
 # --- live answers ------------------------------------------------------------------------------------
@@ -299,7 +309,7 @@ def test_readers_may_read_answers_only_and_our_account_gets_the_one_right_to_ask
     (reading,) = roles["muster-answers-view"]["rules"]
     assert reading == {
         "apiGroups": ["visibility.muster.dev"],
-        "resources": ["workloads", "queues"],
+        "resources": ["workloads", "queues", "usages"],
         "verbs": ["get", "list"],
     }
     (planning,) = roles["muster-answers-edit"]["rules"]

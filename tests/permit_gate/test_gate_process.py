@@ -314,6 +314,8 @@ async def test_metrics_and_state_show_what_is_held(gate):
     await gate.until_held(1)
     status, text = await gate.get("/metrics")
     assert (status, "muster_gate_held_binds 1.0" in text, "muster_gate_active 1.0" in text) == (200, True, True)
+    (oldest,) = [float(line.split()[1]) for line in text.splitlines() if line.startswith("muster_gate_oldest_hold")]
+    assert oldest > 0
     status, text = await gate.get("/debug/state")
     assert (status, json.loads(text)["newest"][0]["uid"]) == (200, "uid-pod-0")
     assert (await gate.get("/healthz"))[0] == 200

@@ -216,4 +216,7 @@ def test_no_metric_has_a_label_for_single_objects(made):
     names = set()
     for collector in made().registry._collector_to_names:
         names |= set(getattr(collector, "_labelnames", ()))
-    assert names <= {"verb", "outcome", "resource", "code", "reason", "phase", "outlook", "level"}
+    assert names <= {
+        *("verb", "outcome", "resource", "code", "reason", "phase", "outlook", "level", "rule"),
+        *("queue", "pool", "state", "size"),
+    }

@@ -312,3 +312,18 @@ async def refused(port: int) -> None:
             return
         writer.close()
         await asyncio.sleep(0)
+
+
+async def test_metrics_alone_are_served_where_anybody_may_come():
+    registry = prometheus_client.CollectorRegistry()
+    prometheus_client.Gauge("things", "Some.", registry=registry).set(3)
+    async with serve.metrics(registry, HERE) as port, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+        async with session.get("/metrics") as answer:
+            assert (answer.status, "things 3.0" in await answer.text()) == (200, True)
+        for path in ("/", "/healthz", "/debug/state", "/filter"):
+            async with session.get(path) as answer:
+                assert answer.status == 404
+        async with session.post("/metrics", data=b"x") as answer:
+            assert answer.status == 405
+    async with serve.metrics(registry, None) as port:
+        assert port is None

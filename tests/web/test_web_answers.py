@@ -19,6 +19,7 @@ from extender.core import messages
 from extender.core.answers import Answers
 from extender.core.engine import Engine
 from extender.core.reasons import Reason
+from extender.core.series import STATES, Series
 from extender.web import answers, serve, tls
 from extender.wire.delegation import Asked, Decision, FrontProxy, User
 from tests import builders
@@ -45,6 +46,7 @@ class World:
     """What the server is told, changed by a test at will."""
 
     engine: Engine = field(default_factory=lambda: Engine(10_000))
+    series: Series = field(default_factory=Series)
     proxy: FrontProxy | None = field(default_factory=lambda: front_proxy("client-a"))
     decision: Decision | Exception = field(default_factory=lambda: Decision(True))
     silent: Reason | None = None
@@ -78,6 +80,7 @@ def world() -> World:
 async def port(world):
     handlers = answers.Handlers(
         Answers(world.engine),
+        world.series,
         front_proxy=lambda: world.proxy,
         review=world.review,
         silent=lambda: world.silent,
@@ -443,6 +446,17 @@ async def test_the_first_form_that_is_served_is_taken(reader, accept, want):
 async def test_other_forms_are_not_served(reader, accept):
     for path in ("/apis", f"{API}/workloads"):
         assert await reader.refused(path, Accept=accept) == (406, "NotAcceptable")
+
+
+async def test_what_became_of_the_gpus_is_told_to_whom_the_authorizer_lets(world, reader):
+    world.series.note(NOW - 60, {"a100": [8.0, *[0.0] * (len(STATES) - 1)]}, {})
+    told = (await reader.get("usages/gpus?points=9"))["status"]
+    assert (told["points"], told["cluster"]["allocated"], len(told["course"])) == (1, 8, 1)
+    assert world.reviewed[-1][1] == Asked("get", "visibility.muster.dev", "v1alpha1", "usages", "", "gpus")
+    assert await reader.refused("usages/gpus?since=yesterday") == (400, "BadRequest")
+    assert await reader.refused("usages/cpus") == (404, "NotFound")
+    world.decision = Decision(False)
+    assert await reader.refused("usages/gpus") == (403, "Forbidden")
 
 
 async def test_every_call_is_counted_by_what_was_asked_and_how_it_ended(world, reader):

@@ -269,6 +269,7 @@ def test_discovery_names_what_is_served_and_nothing_that_changes_anything():
     assert {one["name"]: (one["kind"], one["namespaced"], *one["verbs"]) for one in listed["resources"]} == {
         "workloads": ("Workload", True, "get", "list"),
         "queues": ("Queue", False, "get", "list"),
+        "usages": ("Usage", False, "get"),
         # answered, and kept nowhere
         "plans": ("Plan", True, "create"),
         "drainplans": ("DrainPlan", False, "create"),

@@ -1,0 +1,1 @@
+"""Pages for users; two of them are generated (generate.py)."""
