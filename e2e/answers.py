@@ -6,6 +6,7 @@ Takes a cluster; gives a server's address and files, and a pod that stands for i
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import socket
@@ -70,9 +71,14 @@ def own_address() -> str:
 
 
 @contextlib.contextmanager
-def answering(cluster: base.Cluster, installed: manifests.Manifests, server: Server) -> Iterator[muster.Replica]:
+def answering(
+    cluster: base.Cluster,
+    installed: manifests.Manifests,
+    server: Server,
+    options: muster.ReplicaOptions = muster.ReplicaOptions(),  # noqa: B008
+) -> Iterator[muster.Replica]:
     """A replica that answers; no other one may run."""
-    options = muster.ReplicaOptions(arguments=server.arguments)
+    options = dataclasses.replace(options, arguments=server.arguments)
     with muster.Replica(cluster, installed, options) as replica, server.known("answers-first"):
         replica.wait_active()
         environment = {"KUBECTL": cluster.binaries.path("kubectl"), "KUBECONFIG": str(cluster.kubeconfig)}

@@ -11,7 +11,20 @@ import json
 import pathlib
 import sys
 
-from e2e.bench import bystanders, gangs, memory, page, progress, reclaim, same_rate, shapes, store, systems, topology
+from e2e.bench import (
+    bystanders,
+    gangs,
+    memory,
+    page,
+    progress,
+    reasons,
+    reclaim,
+    same_rate,
+    shapes,
+    store,
+    systems,
+    topology,
+)
 
 PARTS = {
     "gangs": gangs,
@@ -21,6 +34,7 @@ PARTS = {
     "reclaim": reclaim,
     "topology": topology,
     "page": page,
+    "reasons": reasons,
 }
 RESULTS = pathlib.Path(__file__).parent / "results" / "latest.json"
 

@@ -15,10 +15,10 @@ from e2e.cluster import local
 
 
 @contextlib.contextmanager
-def running(nodes: int, *apiserver_flags: str) -> Iterator[local.LocalCluster]:
-    """The control plane with its nodes and the namespaces of the benchmark."""
+def running(nodes: int, *apiserver_flags: str, controllers: bool = False) -> Iterator[local.LocalCluster]:
+    """The control plane with its nodes and the namespaces of the benchmark, with or without a controller-manager."""
     options = local.Options(
-        controller_manager=False, kwok=False, default_scheduler=False, apiserver_flags=apiserver_flags
+        controller_manager=controllers, kwok=False, default_scheduler=False, apiserver_flags=apiserver_flags
     )
     with local.LocalCluster(options) as cluster:
         asyncio.run(_populate(cluster.kube, nodes))

@@ -8,7 +8,20 @@ import re
 import pytest
 
 from e2e.bench import __main__ as command
-from e2e.bench import bystanders, crowd, measure, observe, reclaim, report, same_rate, shapes, store, tables, topology
+from e2e.bench import (
+    bystanders,
+    crowd,
+    measure,
+    observe,
+    reasons,
+    reclaim,
+    report,
+    same_rate,
+    shapes,
+    store,
+    tables,
+    topology,
+)
 
 NO_CALLS = {0.01: 0.0, 5.0: 0.0, math.inf: 0.0}
 CALLS = {0.01: 98.0, 5.0: 100.0, math.inf: 100.0}
@@ -160,6 +173,13 @@ def test_the_table_of_topology_is_made_from_the_file():
     assert re.search(r"muster +90.0% +100.0% +1.10 +9.00  50.0% 100.0% 90.0%", text)
 
 
+def test_the_table_of_reasons_is_made_from_the_file():
+    part = {"nodes": 500, "waiting": 10000, "wanted_ms": 1000, "answer": [20, 45, 130], "object": [1010, 1100, 1900]}
+    text = reasons.table(json.loads(json.dumps({"reasons": part})))
+    assert "beside 10000 waiting groups" in text
+    assert re.search(r"live answer \(at most 1000 wanted\) +20 +45 +130\n +in its object +1010 +1100 +1900", text)
+
+
 def test_the_queue_of_a_shape_is_on_its_pods():
     pods = shapes.pod_objects(shapes.Shape("2x3", 2, 3, queue="owed"), shapes.MUSTER, "x")
     assert {pod["metadata"]["labels"]["muster.dev/queue"] for pod in pods} == {"owed"}
@@ -189,6 +209,7 @@ def test_the_steps_of_all_parts_are_known_beforehand():
         "reclaim": 4,
         "topology": 2,
         "page": 1,
+        "reasons": 1,
     }
 
 
