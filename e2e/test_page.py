@@ -92,6 +92,12 @@ def test_a_gang_is_seen_waiting_starting_and_running_in_the_words_of_its_status(
     )
     screen = look(admin)
     screen.wait_live()
+    waiting.wait_for(
+        lambda: screen.page.evaluate("document.querySelector('#charts figure svg')?.ariaLabel ?? ''"),
+        SOON,
+        "what the extender remembers of the GPUs is drawn",
+        until=lambda label: label.startswith("GPUs over two days: now allocated "),
+    )
     scene.group("train", 6, queue=queue)
     scene.gang("train", 6)
     title = f"{scene.namespace}/train"

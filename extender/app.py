@@ -79,8 +79,8 @@ class _Process:
         self._engine = made_of.engine()
         self._dispatcher = Dispatcher(self._write, self._report)
         self._wall = process.wall_clock()
-        self._showing = None if told.page is None else self._show(told.page)
         self._series = Series()
+        self._showing = None if told.page is None else self._show(told.page)
         self._evictions = Evictions(metrics, self._wall)
         self._journal = self._recording(told.decision_log, made_of)
         record = None if self._journal is None else self._journal.handled
@@ -113,7 +113,12 @@ class _Process:
             self._showing.start(running)
 
     def _show(self, told: settings.Page) -> Showing:
-        return Showing(self._api, told, self._engine, silent=self._silent, wall=self._wall, metrics=self._metrics)
+        return Showing(
+            *(self._api, told, self._engine, self._series),
+            silent=self._silent,
+            wall=self._wall,
+            metrics=self._metrics,
+        )
 
     def close(self) -> None:
         """Nothing is handled any more."""

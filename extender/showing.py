@@ -15,6 +15,7 @@ from extender.core import messages
 from extender.core.answers import Answers
 from extender.core.engine import Engine
 from extender.core.reasons import Reason
+from extender.core.series import Series
 from extender.kube import client, errors, reviews
 from extender.runtime import tasks
 from extender.telemetry import logs
@@ -33,6 +34,7 @@ class Showing:
         api: client.Api,
         told: settings.Page,
         engine: Engine,
+        series: Series,
         *,
         silent: Callable[[], Reason | None],
         wall: Callable[[], float],
@@ -44,6 +46,7 @@ class Showing:
         self._reviews = reviews.Reviews(api, time.monotonic)
         self._streams = streams.Streams(
             Answers(engine),
+            series,
             access.Access(self._authenticate, self._review),
             silent=silent,
             wall=wall,

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from extender.web.board import Sees
 from extender.wire import answers as wire
+from extender.wire import usages
 from extender.wire.delegation import Asked, Decision, User
 
 #: longer ones are nobody's: a token that the API server makes has some hundreds of characters
@@ -71,6 +72,11 @@ class Access:
         """Denied unless this user may read this workload."""
         if not await self._allows(user, "get", wire.WORKLOADS.plural, namespace, name):
             raise Denied(403, "you may not read this workload")
+
+    async def must_get_usage(self, user: User) -> None:
+        """Denied unless this user may read what becomes of GPUs over time."""
+        if not await self._allows(user, "get", wire.USAGES.plural, name=usages.GPUS):
+            raise Denied(403, "you may not read what becomes of the GPUs over time")
 
     async def _allows(
         self,

@@ -23,6 +23,7 @@ from aiohttp import web
 from extender.core import explain
 from extender.core.answers import Answers
 from extender.core.reasons import Reason
+from extender.core.series import Series
 from extender.telemetry import logs
 from extender.web import page, serve
 from extender.web.access import Access, Denied, namespaces_of
@@ -30,6 +31,7 @@ from extender.web.answers import Metrics, ReviewFailed, stepwise
 from extender.web.board import COLUMNS, Board, Sees
 from extender.web.tables import Change
 from extender.wire import answers as wire
+from extender.wire import usages
 from extender.wire.delegation import User
 
 LOG = logs.Log(__name__)
@@ -47,6 +49,8 @@ BEAT_SECONDS, SLOW_SECONDS = 5.0, 10.0
 REVIEW_SECONDS = 5.0
 #: bytes that may wait in the socket of a reader
 _BUFFER = 2**18
+#: over how much time the course of use is told
+_COURSE_SECONDS = 2 * usages.DAY
 
 
 class Streams:
@@ -55,6 +59,7 @@ class Streams:
     def __init__(
         self,
         answers: Answers,
+        series: Series,
         access: Access,
         *,
         silent: Callable[[], Reason | None],
@@ -63,6 +68,7 @@ class Streams:
     ) -> None:
         self.board = Board(answers)
         self._answers = answers
+        self._series = series
         self._access = access
         self._silent = silent
         self._wall = wall
@@ -79,6 +85,7 @@ class Streams:
             *page.routes(),
             web.get("/api/stream", self._stream, allow_head=False),
             web.get("/api/workloads/{namespace}/{name}", self._workload, allow_head=False),
+            web.get("/api/usage", self._usage, allow_head=False),
         ]
         app = serve.application(routes)
         app.middlewares.append(self._guard)
@@ -134,6 +141,16 @@ class Streams:
         if found is None:
             raise Denied(404, "there is no such group any more")
         return serve.reply(wire.workload(found, now, self._answers.closer(found, now)))
+
+    # --- use over time --------------------------------------------------------------------------
+
+    async def _usage(self, request: web.Request) -> web.StreamResponse:
+        """The same object that the API of live answers gives, of all the time that is known."""
+        await self._access.must_get_usage(await self._access.user(request))
+        self._must_act()
+        now = self._wall()
+        asked = usages.Asked(now - _COURSE_SECONDS, now, usages.COURSE)
+        return serve.reply(usages.usage(self._series, asked, now))
 
     # --- streams --------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from extender.core import explain, messages
 from extender.core.answers import Answers
 from extender.core.engine import Engine
 from extender.core.reasons import Reason
+from extender.core.series import Series
 from extender.web import access, page, serve, streams, tls
 from extender.web.answers import ReviewFailed
 from extender.wire.delegation import Asked, Decision, User
@@ -30,7 +31,10 @@ NOW = 1_000_000.0
 CERTS = pathlib.Path(__file__).parent / "certs"
 #: who may do what: user, then verb, resource and namespace ("*": any) as they are asked for
 RIGHTS = {
-    "root": {("list", "workloads", ""), ("list", "queues", ""), ("list", "nodes", ""), ("get", "workloads", "*")},
+    "root": {
+        *(("list", "workloads", ""), ("list", "queues", ""), ("list", "nodes", ""), ("get", "workloads", "*")),
+        ("get", "usages", ""),
+    },
     "tenant": {("list", "workloads", "team"), ("get", "workloads", "team")},
     "system:serviceaccount:team:robot": {("list", "workloads", "team")},
     "nobody": set(),
@@ -41,6 +45,7 @@ TOKENS = {f"token-of-{name.rpartition(':')[2]}": User(name) for name in RIGHTS}
 @dataclass
 class World:
     engine: Engine = field(default_factory=lambda: Engine(10_000))
+    series: Series = field(default_factory=Series)
     silent: Reason | None = None
     rights: dict[str, set[tuple[str, str, str]]] = field(default_factory=lambda: {k: set(v) for k, v in RIGHTS.items()})
     tokens: dict[str, User] = field(default_factory=lambda: dict(TOKENS))
@@ -128,6 +133,7 @@ async def site(world, monkeypatch) -> AsyncIterator[Site]:
     monkeypatch.setattr(streams, "PAUSE_SECONDS", 0.01)
     made = streams.Streams(
         Answers(world.engine),
+        world.series,
         access.Access(world.authenticate, world.review),
         silent=lambda: world.silent,
         wall=lambda: NOW,
@@ -158,6 +164,18 @@ async def nobody_reads(site: Site) -> None:
 
 
 # --- files -------------------------------------------------------------------------------------------
+
+
+async def test_use_over_time_is_told_to_who_may_read_it(site, world):
+    for minute in range(3):
+        world.series.note(NOW - 180 + 60 * minute, {"pool": (4.0, 1.0, 0.0, 1.0, 2.0, 0.0)}, {})
+    async with site.get("/api/usage") as answer:
+        course = (await answer.json())["status"]["course"]
+    assert [one["allocated"] for one in course] == [4.0] * 3
+    assert await site.refused("/api/usage", "tenant") == (403, "you may not read what becomes of the GPUs over time")
+    assert (await site.refused("/api/usage", ""))[0] == 401
+    world.silent = Reason.INACTIVE
+    assert (await site.refused("/api/usage"))[0] == 503
 
 
 async def test_every_answer_forbids_what_the_page_does_not_need(site):

@@ -39,7 +39,7 @@ function build() {
     map,
     waiting,
     evictions: new Evictions(byId("evictions"), state),
-    charts: new Charts(byId("charts"), state),
+    charts: new Charts(byId("charts"), state, access),
     details,
     search: new Search(state, show),
   };
