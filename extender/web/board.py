@@ -248,9 +248,9 @@ class Board:
             if todo >= _STEP:
                 todo = 0
                 yield
-        for name in self._node_facts.keys() - world.nodes.row_of.keys():
-            del self._node_facts[name]
-            table.drop(name, version)
+        for gone in table.rows.keys() - world.nodes.row_of.keys():
+            self._node_facts.pop(NodeName(str(gone)), None)
+            table.drop(gone, version)
         self.tables["cluster"].put(NOW, self._sums(keys), version)
 
     # --- rows -----------------------------------------------------------------------------------

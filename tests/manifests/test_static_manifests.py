@@ -263,7 +263,7 @@ def test_the_page_is_served_to_the_pod_alone_and_may_ask_whose_a_token_is_and_wh
     reviews = (("authentication.k8s.io", "tokenreviews"), ("authorization.k8s.io", "subjectaccessreviews"))
     assert asked == {(*review, "create") for review in reviews}
     (seeing,) = roles["muster-page-view"]
-    assert (seeing["resources"], seeing["verbs"]) == (["workloads", "queues"], ["get", "list"])
+    assert (seeing["resources"], seeing["verbs"]) == (["workloads", "queues", "usages"], ["get", "list"])
 
 
 # --- live answers ------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from extender.core import explain, messages
@@ -288,6 +288,7 @@ def act(stage: Stage, what: str, n: int) -> None:
 
 
 @settings(max_examples=30, deadline=None)
+@example([("node", 0), ("renew", 0), ("bind", 0), ("drop", 0)])
 @given(ACTS)
 def test_what_was_kept_up_is_what_a_new_board_makes_and_what_a_reader_holds(acts):
     stage = Stage()
