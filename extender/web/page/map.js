@@ -3,7 +3,7 @@
 // Which GPU of a node a gang has is not told: cells are given out in order, and kept while the gang has as many.
 
 import { arrange, byId, el, number, patch, setText, table } from "./dom.js";
-import { compare, title } from "./state.js";
+import { byName, title } from "./state.js";
 
 const CELLS_MOST = 16;
 const LEGEND = [["c0", "gang"], ["lone", "single pod"], ["other", "other, or not yours to see"], ["held c0", "held"], ["free", "free"], ["out", "out of use"]];
@@ -175,7 +175,7 @@ export class GpuMap {
   arrange() {
     const levels = this.state.cluster?.levels ?? [];
     this.scroll.classList.toggle("dense", this.nodes.size >= DENSE);
-    const sorted = [...this.nodes.values()].sort((a, b) => compare(a.path, b.path) || compare(a.name.length, b.name.length) || compare(a.name, b.name));
+    const sorted = [...this.nodes.values()].sort((a, b) => byPath(a.row.path, b.row.path) || byName(a.name, b.name));
     const blocks = new Map();
     for (const one of sorted) {
       const path = one.row.path;
@@ -310,7 +310,7 @@ export class GpuMap {
         sums.set(name, sum);
       }
     }
-    const rows = [...sums.values()].sort((a, b) => compare(a.name, b.name));
+    const rows = [...sums.values()].sort((a, b) => byName(a.name, b.name));
     patch(
       this.domainRows,
       rows,
@@ -326,3 +326,9 @@ export class GpuMap {
   }
 }
 
+
+/** By the first level in which two paths differ. */
+function byPath(a, b) {
+  const at = a.findIndex((value, level) => value !== b[level]);
+  return at < 0 ? a.length - b.length : byName(a[at], b[at] ?? "");
+}

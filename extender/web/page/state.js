@@ -112,7 +112,7 @@ export class State {
     }
     const found = [];
     const walk = (parent, depth) => {
-      for (const name of (below.get(parent) ?? []).sort(compare)) {
+      for (const name of (below.get(parent) ?? []).sort(byName)) {
         found.push({ name, row: this.tables.queues.get(name), depth, leaf: !below.has(name) });
         walk(name, depth + 1);
       }
@@ -123,6 +123,9 @@ export class State {
 }
 
 export const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+const collator = new Intl.Collator("en", { numeric: true });
+/** As people order names: rack 2 before rack 10. */
+export const byName = (a, b) => collator.compare(a, b) || compare(a, b);
 /** The name of a group as people know it. */
 export const title = (row) => `${row.namespace}/${row.name}`;
 /** The name by which live answers know it. */
