@@ -326,7 +326,6 @@ export class GpuMap {
   }
 }
 
-
 /** By the first level in which two paths differ. */
 function byPath(a, b) {
   const at = a.findIndex((value, level) => value !== b[level]);
