@@ -16,8 +16,8 @@ from typing import Protocol
 from extender.core import messages
 from extender.core.engine import Engine
 
-#: groups that the engine looks at before the clock is read; each takes a fraction of a millisecond
-TURNS = 4
+#: groups that the engine looks at before the clock is read; each takes up to some milliseconds, where much runs
+TURNS = 1
 #: events are handled for so long before a cycle, and so long one piece of it takes
 PIECE_SECONDS = 0.003
 #: turns that the loop gets then: in these a call is read, handled, and answered

@@ -77,7 +77,7 @@ async def test_events_are_taken_in_for_some_milliseconds_and_then_a_piece_is_mad
 
 
 async def test_after_a_long_cycle_events_gather_but_who_asks_is_answered_at_once() -> None:
-    engine, observer, clock = Engine(BY_LIST, TURNS), Observer(), [0.0]
+    engine, observer, clock = Engine(BY_LIST), Observer(), [0.0]
 
     def carry_out(effect: messages.Effect, cause: str) -> None:
         clock[0] += 0.05
