@@ -22,7 +22,7 @@ from extender.core.opening import OpenList
 from extender.core.planning import Entry, Plan
 from extender.core.reasons import HELD_BACK, Reason, Refusal
 from extender.core.records import OFFERED_SECONDS, Records
-from extender.core.resources import GPU_PARTS, parts_of
+from extender.core.resources import GPU_PARTS, parts_in
 from extender.core.series import Start
 from extender.core.snapshot import Room, Snapshot
 from extender.core.sweep import Sweep
@@ -333,10 +333,10 @@ class Cycle(Records):
     def _start(self, entry: Entry, now: float) -> Start:
         """The group has reached its minimum for the first time."""
         planned = now if entry.planned_at is None else entry.planned_at
-        bound = (dict(pod.shape.request) for pod in self.world.members[entry.key].values() if pod.bound)
+        bound = (pod for pod in self.world.members[entry.key].values() if pod.bound)
         return Start(
             queue=self.world.queue_of(entry.key),
-            gpus=sum(parts_of(name) * amount for request in bound for name, amount in request.items()) / GPU_PARTS,
+            gpus=sum(parts_in(pod.shape.request) for pod in bound) / GPU_PARTS,
             waited=max(0.0, planned - entry.arrival),
             starting=now - planned,
         )

@@ -126,9 +126,14 @@ def parts_of(name: str) -> int:
     return GPU_PARTS * int(profile["compute"] or profile["slices"]) // slices
 
 
+def parts_in(amounts: Iterable[tuple[str, int]]) -> int:
+    """Parts of GPUs that these amounts are, of whole GPUs and of MIG instances."""
+    return sum(parts_of(name) * amount for name, amount in amounts)
+
+
 def with_shares(sums: dict[str, int]) -> dict[str, int]:
     """Sums of what there is, GPUs and MIG instances also as what queues charge that charge by share."""
-    parts = sum(parts_of(name) * amount for name, amount in sums.items())
+    parts = parts_in(sums.items())
     return sums | {GPU_SHARE: parts} if parts else sums
 
 

@@ -20,7 +20,7 @@ from extender.core.ids import QueueName
 from extender.core.ledger import Reservation
 from extender.core.matching import Mask
 from extender.core.model import Trouble
-from extender.core.resources import GPU, GPU_PARTS, GPU_SHARE, MIG, Columns, parts_of
+from extender.core.resources import GPU, GPU_PARTS, GPU_SHARE, MIG, Columns, parts_in, parts_of
 from extender.core.series import OTHER
 from extender.core.snapshot import Matrix
 from extender.core.world import NodeTable
@@ -95,7 +95,7 @@ def oldest(engine: Engine, now: float) -> dict[str, float]:
 
 def gpus_of(sums: Mapping[str, int]) -> float:
     """GPUs in these amounts: as shares where they are counted so."""
-    parts = sums.get(GPU_SHARE) or sum(parts_of(name) * amount for name, amount in sums.items())
+    parts = sums.get(GPU_SHARE) or parts_in(sums.items())
     return parts / GPU_PARTS
 
 

@@ -18,7 +18,7 @@ from extender.core.membership import Standing
 from extender.core.messages import Evict
 from extender.core.model import Node, Queue
 from extender.core.quota import Position
-from extender.core.resources import GPU, GPU_PARTS, GPU_SHARE, Amounts, parts_of
+from extender.core.resources import GPU, GPU_PARTS, GPU_SHARE, Amounts, parts_in
 from extender.web.tables import Change, Key, Row, Table
 
 #: what the fields of each table's rows are, in order
@@ -336,7 +336,7 @@ def _gpus(amounts: Amounts) -> float:
 
 
 def _whole(amounts: Mapping[str, int]) -> float:
-    return sum(parts_of(name) * amount for name, amount in amounts.items()) / GPU_PARTS
+    return parts_in(amounts.items()) / GPU_PARTS
 
 
 def _gpus_of(node: Node) -> float:
