@@ -96,7 +96,7 @@ class _Process:
             awaited=(_HOLDS, _SCHEDULER),
         )
         self.not_ready = self._replica.not_ready
-        self.verbs = Verbs(self._engine, self._owner, self._replica.leadership, metrics)
+        self.verbs = Verbs(self._engine, self._owner, self._replica.leadership, metrics, self._replica.makers.hear)
 
     def start(self, running: tasks.Tasks) -> None:
         """Start every eternal task."""

@@ -1,7 +1,8 @@
 """What both processes of a replica do alike: follow the cluster, say what they still wait for, know whether to act.
 
-Takes an Api, the feeds to watch and what else is awaited, gives events to a callback, and word when nothing is
-awaited any more and when acting begins or ends; must not decide. Knows no verbs and no engine.
+Takes an Api, the feeds to watch and what else is awaited, gives events to a callback, with pods in the groups that what
+made them names, and word when nothing is awaited any more and when acting begins or ends; must not decide. Knows no
+verbs and no engine.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from typing import Any, Protocol
 
 from extender import settings
 from extender.core.activity import Activity
-from extender.kube import client, feeds, lease
+from extender.kube import client, feeds, lease, makers
 from extender.runtime import lag, tasks
 from extender.runtime.leadership import Leadership
 from extender.telemetry import logs
 from extender.telemetry.api_metrics import ApiMetrics
 
 LOG = logs.Log(__name__)
+#: what is awaited beside the lists, as /readyz names it
+_MAKERS = "what makes pods"
 
 
 class Metrics(Protocol):
@@ -51,10 +54,13 @@ class Replica:
         self._api = api
         self._metrics = metrics
         self._watched = tuple(watched)
-        self._put = put
+        #: all news pass through it
+        self.makers = makers.Makers(
+            api, told.cluster.namespace, put, functools.partial(self.found, _MAKERS), metrics.api
+        )
         self._ready = ready
         self._acts = acts
-        self._awaited = {feed.resource.label for feed in self._watched} | set(awaited)
+        self._awaited = {feed.resource.label for feed in self._watched} | {_MAKERS, *awaited}
         where = told.cluster.namespace, told.cluster.lease
         self._lease = lease.feed(*where)
         read = functools.partial(lease.read_lease, api, *where)
@@ -64,8 +70,9 @@ class Replica:
         """Start what follows the cluster."""
         for feed in self._watched:
             label = feed.resource.label
-            self._follow(running, label, feed, self._put, functools.partial(self.found, label))
+            self._follow(running, label, feed, self.makers.put, functools.partial(self.found, label))
         self._follow(running, "lease", self._lease, self.leadership.seen, lambda: None)
+        running.start("makers", self.makers.run())
         running.start("activity", self.leadership.watch_the_clock())
         running.start("lag", lag.measure(self._metrics.api.loop_lag))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -74,14 +75,14 @@ class Process:
         api: client.Api,
         session: aiohttp.ClientSession,
     ) -> None:
+        self._replica = Replica(api, told, metrics, feeds.GANGS, self._tell, ready=self._ready, acts=self._acts)
         self._owner = Owner(
             Gate(World(), told.http_timeout),
-            Kubernetes(api, None if told.hami is None else Hami(session, told.hami)),
+            Kubernetes(api, self._replica.makers, None if told.hami is None else Hami(session, told.hami)),
             Extender(session, told.extender),
             process.wall_clock(),
             metrics,
         )
-        self._replica = Replica(api, told, metrics, feeds.GANGS, self._owner.post, ready=self._ready, acts=self._acts)
         handlers = Handlers(self._owner, self._replica.leadership, metrics)
         metrics.oldest_hold(handlers.oldest)
         self.app = serve.application(
@@ -93,6 +94,9 @@ class Process:
         """Start every eternal task."""
         self._replica.start(eternal)
         eternal.start("owner", self._owner.run())
+
+    def _tell(self, event: Any) -> None:
+        self._owner.post(event)
 
     def _ready(self) -> None:
         self._owner.post(gm.Synced())

@@ -18,7 +18,7 @@ from extender.core import gate_messages as gm
 from extender.core import messages
 from extender.core.ids import GroupKey, PodUid, Source
 from extender.core.model import Group, Pod
-from extender.kube import bind, client, errors, evicting, feeds, node_lock, resources, writes
+from extender.kube import bind, client, errors, evicting, feeds, makers, node_lock, resources, writes
 from extender.wire import hami, objects, records
 from extender.wire.extender_v1 import WireError
 from permit_gate.forwarding import Hami
@@ -30,8 +30,9 @@ RELEASE_SECONDS = 1.0
 class Kubernetes:
     """The API server."""
 
-    def __init__(self, api: client.Api, forwarding: Hami | None = None) -> None:
+    def __init__(self, api: client.Api, known: makers.Makers, forwarding: Hami | None = None) -> None:
         self._api = api
+        self._makers = known
         self._hami = forwarding
         self._served: dict[Source, resources.Served] = {}
         self._turns = _Turns()
@@ -74,11 +75,13 @@ class Kubernetes:
         """The live pod."""
         with _unavailable():
             content = await writes.read_pod(self._api, namespace, name)
-            return None if content is None else objects.decode_pod(content)
+            return None if content is None else self._makers.place(objects.decode_pod(content))
 
     async def read_group(self, key: GroupKey) -> Group | None:
         """The live group object; None also where the API server does not serve its kind."""
         with _unavailable():
+            if key.source is Source.OWNER:
+                return await self._makers.read_group(key)
             served = self._served.get(key.source) or await self._probe(key.source)
             if served is None:
                 return None

@@ -31,6 +31,7 @@ class Source(StrEnum):
     VOLCANO = "volcano"  # annotation scheduling.k8s.io/group-name
     MUSTER = "muster"  # label muster.dev/pod-group
     KUEUE = "kueue"  # label kueue.x-k8s.io/pod-group-name; there is no object, its pods say how many they are
+    OWNER = "owner"  # no mark, but the object that made the pod says who stands together (see `makers`)
     POD = "pod"  # no mark: the pod alone; name is the pod's uid
 
     # Enum's own hash is a Python function, and group keys are looked up for every event
@@ -51,3 +52,8 @@ class GroupKey(NamedTuple):
     def lone(self) -> bool:
         """True for a pod that belongs to no declared group."""
         return self.source is Source.POD
+
+    @property
+    def told(self) -> bool:
+        """True when its object, if it has one, is there to say what becomes of the group. Makers of pods are not."""
+        return self.source is not Source.OWNER

@@ -204,24 +204,28 @@ def need_of(key: GroupKey, tally: Tally, group: Group | None, namespace_queue: Q
     """The group's need, or why it has none: unsound, contradictory, or its object is missing.
 
     Rules of design section 4: an object of the group's source comes first; without one, every member of
-    a group marked by our label must declare the same minimum.
+    a group marked by our label must declare the same minimum. Of a group that is of its maker the minimum which members
+    declare comes before what its fields say.
     """
     trouble = _trouble(tally, group)
     if trouble is not None:
         return trouble
     declared = next(iter(tally.declared), Declared())
     priority = min(tally.priorities, default=0)
-    if group is None and not key.lone and declared.min_member is None:
+    if group is None and not key.lone and (key.source is Source.OWNER or declared.min_member is None):
         return Refusal(Reason.GROUP_NOT_FOUND, (("group", str(key)),))
+    tasks = group.tasks if group is not None else ()
     if key.lone:
         least: int = 1
+    elif key.source is Source.OWNER and declared.min_member is not None:
+        least, tasks = declared.min_member, ()  # its pods know better than what their maker's fields let guess
     else:
         least = group.min_member if group is not None else (declared.min_member or 1)
     # our own PodGroup says everything itself; beside any other object the annotations add what it cannot say
     said = Declared() if group is not None and key.source is Source.MUSTER else declared
     return Need(
         min_member=least,
-        tasks=group.tasks if group is not None else (),
+        tasks=tasks,
         queue=queue_of(tally, group, namespace_queue),
         priority=priority if group is None or group.priority is None else min(priority, group.priority),
         topology_required=_first(group.topology_required if group else None, said.topology_required),

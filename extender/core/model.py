@@ -145,11 +145,12 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The controller that would replace a deleted pod."""
+    """The controller that would replace a deleted pod; `api` is the API group of its kind."""
 
     kind: str
     name: str
     uid: str
+    api: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,7 +216,7 @@ class Preemption:
 
     def _evict(self, key: GroupKey, loss: Loss) -> Iterator[Effect]:
         group = self._world.groups.get(loss.group)
-        if group is not None:
+        if group is not None and loss.group.told:
             yield NoteEviction(loss.group, group.uid, loss.ground, loss.detail)
         assert self._scene is not None
         for pod in loss.pods:

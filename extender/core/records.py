@@ -274,7 +274,7 @@ class Records:
 
     def _state(self, entry: Entry, now: float) -> None:
         group = self.world.groups.get(entry.key)
-        if group is None:
+        if group is None or not entry.key.told:
             return
         statement = stating.state(entry, group, self.world.tallies[entry.key])
         if statement is None:

@@ -114,5 +114,5 @@ class Stale:
             ("seconds", seconds),
         )
         group = self._world.groups.get(key)
-        note = [] if group is None else [NoteEviction(key, group.uid, Ground.STALE, detail)]
+        note = [] if group is None or not key.told else [NoteEviction(key, group.uid, Ground.STALE, detail)]
         return [*note, *self._wholes.ask(bound, Ground.STALE, detail)]

@@ -33,10 +33,12 @@ _SOURCES = {
 
 @dataclass(slots=True)
 class Made:
-    """Pods, groups with their sources, and what was wrong with the objects that they come of."""
+    """Pods, groups with their sources, makers of pods, and what was wrong with the objects that they come of."""
 
     pods: list[Json] = field(default_factory=list)
     groups: list[tuple[Source, Json]] = field(default_factory=list)
+    #: objects whose pods start together, with their kinds
+    makers: list[tuple[kinds.Kind, Json]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
@@ -82,6 +84,8 @@ class _Maker:
 
     def _make(self, reader: Reader, obj: Object, kind: kinds.Kind) -> None:
         parts = [part for part in _with_templates(reader, obj, kinds.parts_of(reader, obj, kind)) if part.number]
+        if kind.together is not None:
+            self.made.makers.append((kind, dict(obj)))
         gang = gathering.gang_of(reader, obj, kind, parts)
         if gang is not None:
             self.made.groups.append((gang.source, gang.obj))
@@ -112,7 +116,7 @@ class _Maker:
         made: Json = {"name": name, "uid": uid}
         if kind.name != "Pod":
             own = "-".join((name, words["copy"], part.role or "pod", words["index"]))
-            owner = {"apiVersion": obj["apiVersion"], "kind": kind.name, "name": name, "uid": uid, "controller": True}
+            owner = {**_controller(obj, kind), "controller": True}
             made = {"name": own, "uid": f"uid-of-{kind.name}-{own}", "ownerReferences": [owner]}
         made |= {"namespace": space, "labels": labels, "annotations": notes}
         spec["priority"] = self._priorities.get(str(spec.get("priorityClassName")), 0)
@@ -139,6 +143,17 @@ def _identity(obj: Object) -> Json:
     name = meta.get("name") or f"{meta.get('generateName') or 'unnamed-'}x"
     kind = str(obj.get("kind"))
     return meta | {"name": str(name), "namespace": meta.get("namespace") or "default", "uid": f"uid-of-{kind}-{name}"}
+
+
+def _controller(obj: Object, kind: kinds.Kind) -> Json:
+    """What controls the pods: the object, or what its controller makes of it."""
+    name, uid = name_of(obj), str(meta_of(obj)["uid"])
+    own = (kind.group, kind.name)
+    controllers = kind.together.controllers if kind.together is not None else ()
+    if not controllers or own in controllers:
+        return {"apiVersion": obj["apiVersion"], "kind": kind.name, "name": name, "uid": uid}
+    group, made = controllers[0]
+    return {"apiVersion": f"{group}/v1", "kind": made, "name": f"{name}-x", "uid": f"{uid}-x"}
 
 
 def _written(writes: kinds.Writes, words: Mapping[str, str]) -> dict[str, str]:

@@ -182,7 +182,7 @@ def _of_policy(reader: Reader, obj: Object, kind: kinds.Kind, parts: Sequence[ki
     policy = kinds.find(obj, "spec.runPolicy.schedulingPolicy")
     if not isinstance(policy, dict):
         return None
-    minimum = kinds.whole_number(reader, obj, kind.minimum, None)
+    minimum = kinds.whole_number(reader, obj, "spec.runPolicy.schedulingPolicy.minAvailable", None)
     spec = {"minMember": minimum or _size(parts), "queue": kinds.find(obj, kind.queue)}
     return _volcano(obj, name_of(obj), spec | {"priorityClassName": policy.get("priorityClass")}, tasks=True)
 

@@ -7,14 +7,16 @@ controllers make them (`controllers`), and read by what reads them in a cluster:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from extender.core.ids import GroupKey
+from extender.core.makers import Makers, MakerSeen, RecognitionsSeen
 from extender.core.membership import Need, Tally, need_of
+from extender.core.messages import GroupSeen, PodSeen
 from extender.core.model import CardAsk, CardRequest, Group, Pod
 from extender.core.parts import parts_of
 from extender.core.reasons import Refusal
@@ -22,6 +24,8 @@ from extender.core.resources import GPU_SHARE, PODS
 from extender.sim import controllers
 from extender.sim.fields import Fault
 from extender.wire import objects
+from extender.wire.kinds import KINDS
+from extender.wire.makers import decode_maker, recognitions_of
 
 Result = dict[str, Any]
 _NO_YAML: Result = {"problem": "this is not YAML"}
@@ -59,14 +63,27 @@ def read(found: Sequence[object], known: Iterable[object] = ()) -> list[Result]:
     """
     made = controllers.make(found, known)
     groups = [objects.decode_group(source, obj) for source, obj in made.groups]
-    members: dict[GroupKey, list[Pod]] = {}
-    for pod in (objects.decode_pod(obj) for obj in made.pods):
-        members.setdefault(pod.group, []).append(pod)
     of = {group.key: group for group in groups}
+    members: dict[GroupKey, list[Pod]] = {}
+    for event in _told(made):
+        if isinstance(event, PodSeen):
+            members.setdefault(event.pod.group, []).append(event.pod)
+        else:
+            of[event.group.key] = event.group
     results = [_of_group(key, pods, of.get(key)) for key, pods in members.items() if not key.lone]
     results += [_of_group(group.key, [], group) for group in groups if group.key not in members]
     results += _lone([pod for key, pods in members.items() if key.lone for pod in pods])
     return results + [{"problem": text} for text in made.problems]
+
+
+def _told(made: controllers.Made) -> Iterator[GroupSeen | PodSeen]:
+    """The pods in their groups, and those groups that their makers name."""
+    known = Makers()
+    known.hear(RecognitionsSeen(recognitions_of(KINDS)))
+    for kind, obj in made.makers:
+        known.hear(MakerSeen(decode_maker(kind, obj)))
+    for obj in made.pods:
+        yield from known.hear(PodSeen(objects.decode_pod(obj)))
 
 
 def _of_group(key: GroupKey, pods: Sequence[Pod], group: Group | None) -> Result:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -42,7 +43,16 @@ class Metrics(Protocol):
 class Verbs:
     """Handlers of the scheduler's calls and of the gate's."""
 
-    def __init__(self, engine: Engine, owner: Owner, leadership: Leadership, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        owner: Owner,
+        leadership: Leadership,
+        metrics: Metrics,
+        in_groups: Callable[[messages.FilterCalled], list[Any]],
+    ) -> None:
+        """`in_groups`: a call with its pod in its group, behind what has to be told of that group first."""
+        self._in_groups = in_groups
         self._engine = engine
         self._owner = owner
         self._leadership = leadership
@@ -102,7 +112,9 @@ class Verbs:
         return self._engine.active
 
     async def _judge(self, args: extender_v1.NodeArgs) -> None:
-        called = messages.FilterCalled(objects.decode_pod(args.pod), args.offered)
+        *news, called = self._in_groups(messages.FilterCalled(objects.decode_pod(args.pod), args.offered))
+        for one in news:
+            self._owner.post(one)
         try:
             async with asyncio.timeout(CYCLE_SECONDS):
                 await self._owner.ask(called)

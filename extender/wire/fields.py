@@ -122,6 +122,12 @@ class Reader:
         return None
 
 
+def api_group(version: str) -> str:
+    """The API group of an `apiVersion`: "" for the core's."""
+    group, slash, _ = version.rpartition("/")
+    return group if slash else ""
+
+
 def _whole(low: int, high: int) -> str:
     if (low, high) == (-_MAX_INT, _MAX_INT):
         return "an integer"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from extender.core.ids import TaskName
-from extender.wire.fields import Object, Reader
+from extender.wire.fields import Object, Reader, api_group
 from extender.wire.marks import MAX_MEMBERS
 
 #: keys and values that a controller writes, with {name}, {uid}, {namespace} of the object; {role} and {index} in it, by
@@ -38,12 +38,37 @@ class Role:
     most: str = ""
     #: so many pods of the number belong to another role
     less: int = 0
-    #: field of the role's own minimum
+    #: field of the role's own minimum; `=n`: n, whatever the object says
     least: str = ""
     #: without a template there are no pods of it
     optional: bool = False
     #: field of the size of the partitions into which it is cut by index
     partition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """How pods of one object are told from others', and when they start together.
+
+    Tests: `field` is there and not empty or false, `field=text` says this, `field==field` are equal; with a `!` before
+    it, that this is not so.
+    """
+
+    #: name and versions of the API resource by which the objects are watched, the preferred version first
+    plural: str
+    versions: tuple[str, ...] = ("v1",)
+    #: API groups and kinds of the controllers of the pods; (): the object itself
+    controllers: tuple[tuple[str, str], ...] = ()
+    #: label of the pods that names the object; "": their controller is the object
+    named_by: str = ""
+    #: label of the pods that counts the wholes (`copies`)
+    copy_by: str = ""
+    #: role ("" for any) and test: where it holds its pods stand alone
+    apart: tuple[tuple[str, str], ...] = ()
+    #: tests: where one holds the roles start one after the other, so that each is a group of its own
+    in_turn: tuple[str, ...] = ()
+    #: test: only where it holds the minimums of roles count, else all their pods
+    elastic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +89,13 @@ class Kind:
     queue: str = ""
     labels: Writes = ()
     notes: Writes = ()
+    #: None: it makes other objects of this table, or its pods stand alone
+    together: Together | None = None
+
+    @property
+    def word(self) -> str:
+        """The kind in the names of groups."""
+        return self.name.lower()
 
 
 _JOB = Role(number=("parallelism",), most="completions")
@@ -81,8 +113,10 @@ def _kubeflow(name: str, operator: str, field: str) -> Kind:
         _KUBEFLOW,
         name,
         (Role(f"spec.{field}{{}}"),),
-        minimum=f"{_POLICY}.minAvailable",
+        # of an elastic job what torchrun or its like goes on with
+        minimum=f"{_POLICY}.minAvailable|spec.elasticPolicy.minReplicas",
         queue=f"{_POLICY}.queue",
+        together=Together(f"{name.lower()}s"),
         labels=(
             ("training.kubeflow.org/operator-name", operator),
             ("training.kubeflow.org/job-name", "{name}"),
@@ -110,7 +144,16 @@ KINDS: tuple[Kind, ...] = (
         (Role(),),
         labels=(("statefulset.kubernetes.io/pod-name", "{name}-{index}"), ("apps.kubernetes.io/pod-index", "{index}")),
     ),
-    Kind("batch", "Job", (_JOB,), labels=_JOB_LABELS),
+    Kind(
+        "batch",
+        "Job",
+        (_JOB,),
+        labels=_JOB_LABELS,
+        # whose pods know how many they are, and are all there at the same time; others do their work piece by piece
+        together=Together(
+            "jobs", apart=(("", "!spec.completionMode=Indexed"), ("", "!spec.parallelism==spec.completions"))
+        ),
+    ),
     Kind("batch", "CronJob", holds=("spec.jobTemplate",), held=("batch/v1", "Job")),
     Kind(
         "jobset.x-k8s.io",
@@ -131,6 +174,13 @@ KINDS: tuple[Kind, ...] = (
             ("batch.kubernetes.io/job-completion-index", "{inner}"),
             ("jobset.sigs.k8s.io/restart-attempt", "0"),
         ),
+        together=Together(
+            "jobsets",
+            ("v1alpha2",),
+            controllers=(("batch", "Job"),),
+            named_by="jobset.sigs.k8s.io/jobset-name",
+            in_turn=("spec.startupPolicy.startupPolicyOrder=InOrder", "spec.replicatedJobs[].dependsOn"),
+        ),
     ),
     Kind(
         "leaderworkerset.x-k8s.io",
@@ -146,6 +196,13 @@ KINDS: tuple[Kind, ...] = (
             ("leaderworkerset.sigs.k8s.io/worker-index", "{order}"),
         ),
         notes=(("leaderworkerset.sigs.k8s.io/size", "{size}"),),
+        together=Together(
+            "leaderworkersets",
+            controllers=(("apps", "StatefulSet"),),
+            named_by="leaderworkerset.sigs.k8s.io/name",
+            copy_by="leaderworkerset.sigs.k8s.io/group-index",
+            apart=(("leader", "spec.startupPolicy=LeaderReady"),),
+        ),
     ),
     _kubeflow("PyTorchJob", "pytorchjob-controller", "pytorchReplicaSpecs"),
     _kubeflow("TFJob", "tfjob-controller", "tfReplicaSpecs"),
@@ -165,6 +222,14 @@ KINDS: tuple[Kind, ...] = (
             ("training.kubeflow.org/job-role", "{role}"),
             ("training.kubeflow.org/replica-index", "{index}"),
         ),
+        # the launcher is made by a Job
+        together=Together(
+            "mpijobs",
+            ("v2beta1", "v1"),
+            controllers=((_KUBEFLOW, "MPIJob"), ("batch", "Job")),
+            named_by="training.kubeflow.org/job-name",
+            apart=(("launcher", "spec.launcherCreationPolicy=WaitForWorkersReady"),),
+        ),
     ),
     Kind(
         "ray.io",
@@ -175,6 +240,7 @@ KINDS: tuple[Kind, ...] = (
             ("ray.io/group", "{role}"),
             ("ray.io/is-ray-node", "yes"),
         ),
+        together=Together("rayclusters", ("v1", "v1alpha1"), elastic="spec.enableInTreeAutoscaling"),
     ),
     Kind(
         "ray.io",
@@ -209,10 +275,16 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "sparkoperator.k8s.io",
         "SparkApplication",
-        # its operator writes the templates, out of other fields
-        (Role("spec.driver", "driver", "", ()), Role("spec.executor", "executor", "", ("instances",))),
+        # its operator writes the templates, out of other fields; the driver makes the executors, as many as it gets
+        (Role("spec.driver", "driver", "", ()), Role("spec.executor", "executor", "", ("instances",), least="=0")),
         queue="spec.batchSchedulerOptions.queue",
         labels=(("sparkoperator.k8s.io/app-name", "{name}"), ("spark-role", "{role}")),
+        together=Together(
+            "sparkapplications",
+            ("v1beta2",),
+            controllers=(("sparkoperator.k8s.io", "SparkApplication"), ("", "Pod")),
+            named_by="sparkoperator.k8s.io/app-name",
+        ),
     ),
     Kind(
         "sparkoperator.k8s.io",
@@ -253,8 +325,7 @@ def kind_of(obj: Object) -> Kind | None:
     version, name = obj.get("apiVersion"), obj.get("kind")
     if not isinstance(version, str) or not isinstance(name, str):
         return None
-    group, slash, _ = version.rpartition("/")
-    return _BY_NAME.get((group if slash else "", name))
+    return _BY_NAME.get((api_group(version), name))
 
 
 def parts_of(reader: Reader, obj: Object, kind: Kind) -> tuple[Part, ...]:
@@ -281,6 +352,33 @@ def held_objects(reader: Reader, obj: Object, kind: Kind) -> Iterator[Object]:
     for path in kind.specs:
         for _, found in _each(reader, obj, path):
             yield _named(reader, obj, kind, {"spec": found})
+
+
+def holds(obj: Object, test: str) -> bool:
+    """Whether a test of a `Together` holds."""
+    body = test.removeprefix("!")
+    if "==" in body:
+        left, _, right = body.partition("==")
+        found = find(obj, left) is not None and find(obj, left) == find(obj, right)
+    else:
+        path, asked, want = body.partition("=")
+        values = list(_values(obj, path))
+        found = any(_said(value) == want for value in values) if asked else any(values)
+    return found is not test.startswith("!")
+
+
+def _said(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _values(found: object, path: str) -> Iterator[object]:
+    """What stands at a path, of each in a list on its way that is marked with `[]`."""
+    at, listed, rest = path.partition("[]")
+    value = find(found, at) if isinstance(found, dict) else None
+    if not listed:
+        yield value
+    for one in value if listed and isinstance(value, list) else ():
+        yield from _values(one, rest.lstrip("."))
 
 
 def find(obj: Object, path: str) -> object:
@@ -312,9 +410,15 @@ def _parts(reader: Reader, obj: Object, role: Role) -> Iterator[Part]:
             template = _NOTHING
         number, inner = _number(reader, found, role)
         number = max(0, number - role.less) if template else 0
-        least = whole_number(reader, found, role.least, None, where) if role.least else None
+        least = _least(reader, found, role, where)
         partition = (whole_number(reader, found, role.partition, 0, where) or 0) if role.partition else 0
         yield Part(TaskName(name or key.lower()), number, template, least, max(1, inner), partition)
+
+
+def _least(reader: Reader, found: Object, role: Role, where: str) -> int | None:
+    if role.least.startswith("="):
+        return int(role.least[1:])
+    return whole_number(reader, found, role.least, None, where) if role.least else None
 
 
 def _number(reader: Reader, found: Object, role: Role) -> tuple[int, int]:

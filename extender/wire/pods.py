@@ -11,7 +11,7 @@ from extender.core.ids import NodeName, PodUid
 from extender.core.model import Owner, Pod
 from extender.core.resources import GPU, MIG
 from extender.wire import constraints, hami, marks, places, requests
-from extender.wire.fields import Object, Reader, metadata
+from extender.wire.fields import Object, Reader, api_group, metadata
 
 _MAX_PRIORITY = 2**31 - 1
 #: the reason of a pod that its kubelet could not give its devices
@@ -103,5 +103,6 @@ def _owner(reader: Reader, meta: Object) -> Owner | None:
                 reader.text(owner, "kind", path),
                 reader.text(owner, "name", path),
                 reader.text(owner, "uid", path),
+                api_group(reader.text(owner, "apiVersion", path)),
             )
     return None

@@ -8,7 +8,7 @@ import kube_stub
 import pytest
 from aiohttp import test_utils, web
 
-from extender.kube import client
+from extender.kube import client, makers, observing
 
 
 @pytest.fixture
@@ -57,3 +57,9 @@ def recorder() -> kube_stub.Recorder:
 async def api(kubeconfig: str, recorder: kube_stub.Recorder, stub: kube_stub.Stub) -> AsyncIterator[client.Api]:
     async with client.connect(kubeconfig, component="muster-test", observer=recorder) as connected:
         yield connected
+
+
+@pytest.fixture
+def known(api: client.Api) -> makers.Makers:
+    """Of what makes pods nothing is known."""
+    return makers.Makers(api, "muster-system", lambda _: None, lambda: None, observing.Silent())

@@ -15,7 +15,7 @@ from kube_stub import fail, ok, pod, reset
 from extender.core import gate_messages as gm
 from extender.core.ids import NodeName, PodUid
 from extender.core.model import Share
-from extender.kube import client, node_lock
+from extender.kube import client, makers, node_lock
 from extender.wire import hami
 from permit_gate.forwarding import ANSWER_LIMIT, ATTEMPTS, Hami
 from permit_gate.outside import Kubernetes
@@ -52,9 +52,9 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def cluster(api: client.Api, stub: kube_stub.Stub) -> AsyncIterator[Kubernetes]:
+async def cluster(api: client.Api, known: makers.Makers, stub: kube_stub.Stub) -> AsyncIterator[Kubernetes]:
     async with aiohttp.ClientSession() as session:
-        yield Kubernetes(api, Hami(session, stub.url))
+        yield Kubernetes(api, known, Hami(session, stub.url))
 
 
 def calls(stub: kube_stub.Stub) -> list[str]:

@@ -14,7 +14,7 @@ from kube_stub import fail, ok, pod
 from extender.core import gate_messages as gm
 from extender.core.ids import NodeName, PodUid
 from extender.core.model import Share
-from extender.kube import client, node_lock
+from extender.kube import client, makers, node_lock
 from extender.wire import hami
 from permit_gate.outside import Kubernetes
 
@@ -159,37 +159,43 @@ NOTES = tuple(sorted(hami.binding_notes(((Share("g0", 1, 1),),), "n", 0.0).items
 BIND = gm.Bind(PodUid("u"), "ns", "p", NodeName("n"), NOTES)
 
 
-async def test_a_binding_with_cards_is_written_under_the_lock(api: client.Api, stub: kube_stub.Stub) -> None:
+async def test_a_binding_with_cards_is_written_under_the_lock(
+    api: client.Api, known: makers.Makers, stub: kube_stub.Stub
+) -> None:
     stub.on("GET", NODE, node(None))
     stub.on("PATCH", NODE, DONE)
     stub.on("POST", BINDING, ok({"kind": "Status"}, 201))
-    assert await Kubernetes(api).bind(BIND) == gm.BindDone(PodUid("u"))
+    assert await Kubernetes(api, known).bind(BIND) == gm.BindDone(PodUid("u"))
     assert stub.verbs() == ["GET", "PATCH", "POST"]
     assert stub.asked[-1].body["metadata"]["annotations"] == dict(NOTES)
 
 
-async def test_a_binding_that_is_refused_gives_the_lock_back(api: client.Api, stub: kube_stub.Stub) -> None:
+async def test_a_binding_that_is_refused_gives_the_lock_back(
+    api: client.Api, known: makers.Makers, stub: kube_stub.Stub
+) -> None:
     stub.on("GET", NODE, node(None), node(held("p")))
     stub.on("PATCH", NODE, DONE)
     stub.on("POST", BINDING, fail(400, "BadRequest", "no"))
-    done = await Kubernetes(api).bind(BIND)
+    done = await Kubernetes(api, known).bind(BIND)
     assert "refused" in done.error
     assert stub.verbs() == ["GET", "PATCH", "POST", "GET", "PATCH"]
     assert stub.asked[-1].body["metadata"]["annotations"] == {hami.LOCK: None}
 
 
 async def test_without_the_lock_nothing_is_bound(
-    api: client.Api, stub: kube_stub.Stub, monkeypatch: pytest.MonkeyPatch
+    api: client.Api, known: makers.Makers, stub: kube_stub.Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_lock, "LOCK_SECONDS", 0.05)
     stub.on("GET", NODE, node(held()))
     stub.on("GET", POD, ON_ITS_WAY)
-    done = await Kubernetes(api).bind(BIND)
+    done = await Kubernetes(api, known).bind(BIND)
     assert done.error == "muster: node n is locked by pod ns/other"
     assert stub.count("POST", BINDING) == 0
 
 
-async def test_bindings_to_one_node_wait_for_each_other(api: client.Api, stub: kube_stub.Stub) -> None:
+async def test_bindings_to_one_node_wait_for_each_other(
+    api: client.Api, known: makers.Makers, stub: kube_stub.Stub
+) -> None:
     """The second one asks for the lock once the first is bound, and has it once the plugin gave it back."""
     second = gm.Bind(PodUid("v"), "ns", "q", NodeName("n"), NOTES)
     stub.on("GET", NODE, node(None), node(held("p")), node(held("p")), node(None))
@@ -197,7 +203,7 @@ async def test_bindings_to_one_node_wait_for_each_other(api: client.Api, stub: k
     stub.on("PATCH", NODE, DONE)
     for name in "pq":
         stub.on("POST", f"/api/v1/namespaces/ns/pods/{name}/binding", ok({"kind": "Status"}, 201))
-    cluster = Kubernetes(api)
+    cluster = Kubernetes(api, known)
     done = await asyncio.gather(cluster.bind(BIND), cluster.bind(second))
     assert [one.error for one in done] == ["", ""]
     calls = [(asked.verb, asked.path.rpartition("/")[2]) for asked in stub.asked]

@@ -21,6 +21,7 @@ from extender.core import messages
 from extender.core.activity import Activity
 from extender.core.engine import Engine
 from extender.core.ids import NodeName
+from extender.core.makers import Makers
 from extender.core.model import Lease
 from extender.runtime import owner as owner_module
 from extender.runtime import process
@@ -59,7 +60,7 @@ async def bench(world: str, waiting: int, calls: int) -> None:
     engine, observer = WORLDS[world](waiting, TURNS), Observer()
     owner = Owner(engine, lambda effect, cause: None, time.thread_time, process.wall_clock(), observer)
     leadership = Leadership(Activity("host"), _no_lease, time.monotonic, lambda active: None)
-    verbs = Verbs(engine, owner, leadership, ExtenderMetrics())
+    verbs = Verbs(engine, owner, leadership, ExtenderMetrics(), Makers().hear)
     verbs.ready = True
     running = asyncio.create_task(owner.run())
     uids = [uid for uid, pod in engine.world.pods.items() if engine.view.refusal(uid) and pod.waiting][:1000]

@@ -21,6 +21,7 @@ from extender.core import messages
 from extender.core.activity import Activity
 from extender.core.engine import Engine
 from extender.core.ids import GroupKey, NodeName, Source
+from extender.core.makers import Makers
 from extender.core.model import Group, Lease
 from extender.runtime import process
 from extender.runtime.leadership import Leadership
@@ -70,7 +71,7 @@ async def _serve(pipe: multiprocessing.connection.Connection, nodes: int, member
     metrics = ExtenderMetrics()
     owner = Owner(engine, lambda effect, cause: None, time.perf_counter, clock, metrics)
     leadership = Leadership(Activity("host"), _no_lease, time.monotonic, lambda active: None)
-    verbs = Verbs(engine, owner, leadership, metrics)
+    verbs = Verbs(engine, owner, leadership, metrics, Makers().hear)
     verbs.ready = True
     for number in range(nodes):
         owner.post(messages.NodeSeen(gpu_node(f"node-{number:05}")))

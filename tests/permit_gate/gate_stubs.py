@@ -17,6 +17,7 @@ PATHS = {
     "/api/v1/pods": "Pod",
     "/api/v1/nodes": "Node",
     "/apis/muster.dev/v1alpha1/podgroups": "PodGroup",
+    "/api/v1/namespaces/muster-system/configmaps": "ConfigMap",
     "/apis/coordination.k8s.io/v1/namespaces/muster-system/leases": "Lease",
 }
 

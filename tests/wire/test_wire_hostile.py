@@ -155,7 +155,9 @@ def test_a_damaged_node_is_decoded_or_has_no_name(obj: dict) -> None:
         assert all(isinstance(text, str) for item in got.labels.items() for text in item)
 
 
-@pytest.mark.parametrize("source", [source for source in Source if source not in (Source.KUEUE, Source.POD)])
+@pytest.mark.parametrize(
+    "source", [source for source in Source if source not in (Source.KUEUE, Source.OWNER, Source.POD)]
+)
 @settings(deadline=None, max_examples=150)
 @given(obj=damage(RICH_GROUP))
 def test_a_damaged_group_is_decoded_or_has_no_identity(source: Source, obj: dict) -> None:

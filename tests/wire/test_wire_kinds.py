@@ -80,7 +80,7 @@ def parts(version: str, name: str, spec: Json) -> tuple[list[tuple[str, int, int
             "sparkoperator.k8s.io/v1beta2",
             "SparkApplication",
             {"driver": {"cores": 1}, "executor": {"instances": 5}},
-            [("driver", 1, None), ("executor", 5, None)],
+            [("driver", 1, None), ("executor", 5, 0)],
         ),
     },
 )

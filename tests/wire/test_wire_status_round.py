@@ -27,7 +27,9 @@ def written(source: Source, reason: Reason | None) -> dict[str, Any]:
     return group(meta={"annotations": patches.annotations or {}}, spec=spec, status=(patches.status or {})["status"])
 
 
-@pytest.mark.parametrize("source", [source for source in Source if source not in (Source.KUEUE, Source.POD)])
+@pytest.mark.parametrize(
+    "source", [source for source in Source if source not in (Source.KUEUE, Source.OWNER, Source.POD)]
+)
 @pytest.mark.parametrize("reason", list(Reason))
 def test_the_reason_of_a_waiting_group_comes_back(source: Source, reason: Reason) -> None:
     got = decode_group(source, written(source, reason))
