@@ -96,7 +96,7 @@ def pod(
     meta["labels"] |= dict(labels or {})
     meta["annotations"] |= dict(annotations or {})
     if owner is not None:
-        meta["ownerReferences"] = [_reference(owner)]
+        meta["ownerReferences"] = [reference(owner)]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": body | dict(spec or {})}
 
 
@@ -172,7 +172,7 @@ def crd(group: str, version: str, kind: str, plural: str, *, namespaced: bool = 
 
 
 def foreign_crds() -> list[Object]:
-    """The CRDs of scheduler-plugins, Volcano and Kueue that we read."""
+    """The CRDs of others that we read: groups, queues, and what makes pods."""
     return [
         crd("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups"),
         crd("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
@@ -180,6 +180,14 @@ def foreign_crds() -> list[Object]:
         crd("batch.volcano.sh", "v1alpha1", "Job", "jobs"),
         crd("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes", namespaced=False),
         crd("kueue.x-k8s.io", "v1beta2", "Topology", "topologies", namespaced=False),
+        crd("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets"),
+        crd("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets"),
+        crd("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs"),
+        crd("kubeflow.org", "v1", "TFJob", "tfjobs"),
+        crd("kubeflow.org", "v2beta1", "MPIJob", "mpijobs"),
+        crd("ray.io", "v1", "RayCluster", "rayclusters"),
+        crd("sparkoperator.k8s.io", "v1beta2", "SparkApplication", "sparkapplications"),
+        crd("example.com", "v1", "Training", "trainings"),
     ]
 
 
@@ -196,6 +204,17 @@ def is_ready(obj: Object) -> bool:
     return ready and not any(taint["key"].startswith("node.kubernetes.io/not-ready") for taint in taints)
 
 
+def reference(owner: Object) -> Object:
+    """How what an object controls names it."""
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+
+
 def _mark(meta: Object, body: Object, source: str, group: str) -> None:
     if source == "native":
         body["schedulingGroup"] = {"podGroupName": group}
@@ -209,13 +228,3 @@ def _mark(meta: Object, body: Object, source: str, group: str) -> None:
         meta["labels"]["kueue.x-k8s.io/pod-group-name"] = group
     else:
         raise ValueError(f"unknown group source {source!r}")
-
-
-def _reference(owner: Object) -> Object:
-    return {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": owner["metadata"]["name"],
-        "uid": owner["metadata"]["uid"],
-        "controller": True,
-    }

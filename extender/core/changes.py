@@ -45,6 +45,7 @@ def asked(group: Group | None) -> tuple[object, ...]:
         group.schedule_timeout,
         group.priority,
         group.problems,
+        group.done,
     )
 
 

@@ -220,7 +220,7 @@ def need_of(key: GroupKey, tally: Tally, group: Group | None, namespace_queue: Q
     elif key.source is Source.OWNER and declared.min_member is not None:
         least, tasks = declared.min_member, ()  # its pods know better than what their maker's fields let guess
     else:
-        least = group.min_member if group is not None else (declared.min_member or 1)
+        least = _left(group, tally) if group is not None else (declared.min_member or 1)
     # our own PodGroup says everything itself; beside any other object the annotations add what it cannot say
     said = Declared() if group is not None and key.source is Source.MUSTER else declared
     return Need(
@@ -237,6 +237,11 @@ def need_of(key: GroupKey, tally: Tally, group: Group | None, namespace_queue: Q
         expected_duration=_first(group.expected_duration if group else None, said.expected_duration),
         preemptible=_first(group.preemptible if group is not None else None, said.preemptible) is not False,
     )
+
+
+def _left(group: Group, tally: Tally) -> int:
+    """The group's minimum, less those that did their part and of whom only its object knows it."""
+    return max(1, group.min_member - max(0, group.done - tally.count(Standing.SUCCEEDED)))
 
 
 def _first(*values: T | None) -> T | None:

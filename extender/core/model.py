@@ -343,6 +343,8 @@ class Group:
     #: `reason` of our waiting condition or status as it stands in the object, else ""
     stated_reason: str = ""
     problems: tuple[str, ...] = ()
+    #: so many members have succeeded, as the object says; their pods may be gone
+    done: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,8 +370,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Levels of the network from broad to narrow, as node label keys. Names of others' objects begin with their API
-    group and a slash."""
+    """Levels of the network from broad to narrow, as node label keys. Others' names begin with an API group and `/`."""
 
     name: str
     levels: tuple[str, ...]

@@ -67,6 +67,8 @@ class Together:
     apart: tuple[tuple[str, str], ...] = ()
     #: tests: where one holds the roles start one after the other, so that each is a group of its own
     in_turn: tuple[str, ...] = ()
+    #: field of the number of pods that did their work
+    done: str = ""
     #: test: only where it holds the minimums of roles count, else all their pods
     elastic: str = ""
 
@@ -151,7 +153,9 @@ KINDS: tuple[Kind, ...] = (
         labels=_JOB_LABELS,
         # whose pods know how many they are, and are all there at the same time; others do their work piece by piece
         together=Together(
-            "jobs", apart=(("", "!spec.completionMode=Indexed"), ("", "!spec.parallelism==spec.completions"))
+            "jobs",
+            apart=(("", "!spec.completionMode=Indexed"), ("", "!spec.parallelism==spec.completions")),
+            done="status.succeeded",
         ),
     ),
     Kind("batch", "CronJob", holds=("spec.jobTemplate",), held=("batch/v1", "Job")),

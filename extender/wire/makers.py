@@ -53,6 +53,7 @@ def decode_maker(kind: Kind, obj: object) -> Maker:
         queue=_queue(reader, obj, kind, meta),
         created=reader.time(meta, "creationTimestamp", "metadata.creationTimestamp") or 0.0,
         generation=reader.integer(meta, "generation", "metadata.generation") or 0,
+        done=_done(obj, kind.together.done),
         problems=tuple(reader.problems),
     )
     made = tuple(
@@ -99,6 +100,12 @@ def _task(part: Part) -> TaskName:
         if isinstance(named, str):
             return TaskName(named)
     return part.role
+
+
+def _done(obj: Object, path: str) -> int:
+    """What a status says, which is no fault of the object's writer: a number, or nothing."""
+    value = find(obj, path) if path else None
+    return min(value, marks.MAX_MEMBERS) if type(value) is int and value > 0 else 0
 
 
 def _queue(reader: Reader, obj: Object, kind: Kind, meta: Object) -> QueueName | None:

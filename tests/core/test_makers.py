@@ -164,6 +164,24 @@ def test_a_minimum_on_the_pods_comes_before_what_the_makers_fields_say() -> None
     assert isinstance(heard(messages.PodSeen(pod)).need(owner_key("jobset", "train")), Refusal)  # still not there
 
 
+@pytest.mark.parametrize(
+    ("done", "succeeded", "least"),
+    [
+        pytest.param(0, 0, 4, id="nothing is done"),
+        pytest.param(3, 0, 1, id="three are done, and gone: the last one need not wait for them"),
+        pytest.param(3, 3, 4, id="three are done, and there: they count themselves"),
+        pytest.param(1, 3, 4, id="more are seen than the object says"),
+        pytest.param(9, 0, 1, id="more are done than there were"),
+    ],
+)
+def test_members_of_whom_only_the_maker_knows_that_they_are_done(done: int, succeeded: int, least: int) -> None:
+    news = [MakerSeen(maker("job", "train", Gang(replace(need(4), done=done))))]
+    pods = [of_job(f"p{n}", phase="Succeeded") for n in range(succeeded)] + [of_job("last")]
+    need_now = heard(*news, *map(messages.PodSeen, pods)).need(owner_key("job", "train"))
+    assert isinstance(need_now, Need)
+    assert need_now.min_member == least
+
+
 def test_a_kind_that_may_not_be_read_leaves_its_pods_alone_until_it_may() -> None:
     news = [messages.PodSeen(of_job("p")), KindRead("job", False)]
     assert homes(heard(*news)) == {"p": ALONE}

@@ -171,7 +171,12 @@ def test_what_else_a_group_has_of_its_maker() -> None:
     (gang,) = maker.gangs
     assert (maker.key, maker.uid, gang.group.uid) == (MakerKey("job", "team", "o"), "u", "u")
     assert (gang.group.queue, gang.group.generation) == ("research", 3)
-    assert not maker.copies
+    assert (maker.copies, gang.group.done) == (False, 0)
+    obj = {"apiVersion": JOB[0], "kind": JOB[1], "metadata": {"name": "o", "uid": "u"}, "spec": spec}
+    kind = kind_of(obj)
+    assert kind is not None
+    for said, done in ((1, 1), (-1, 0), ("1", 0), (True, 0), (2**40, 100_000)):
+        assert decode_maker(kind, obj | {"status": {"succeeded": said}}).gangs[0].group.done == done
     assert maker_of(*LWS, {"leaderWorkerTemplate": {"size": 2, "workerTemplate": T}}).copies
     stated = replicas("tfReplicaSpecs", {"runPolicy": {"schedulingPolicy": {"queue": "vision"}}}, Worker=1)
     assert maker_of(*TF, stated).gangs[0].group.queue == "vision"
