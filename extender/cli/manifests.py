@@ -1,8 +1,9 @@
 """Pods and pod groups in manifests: what would be created of a file.
 
-Takes YAML, gives templates with their numbers and group objects; must not know each kind of workload. Wherever a
-`template` holds containers it makes pods, as many as stand beside it (`replicas`, `parallelism`) times those above.
-What controllers add to their pods later is not in a file, and so not known here.
+Takes YAML, gives templates with their numbers and group objects. Kinds whose pods start together are read by the table
+(`wire.kinds`); of others it must not know each: wherever a `template` holds containers it makes pods, as many as stand
+beside it (`replicas`, `parallelism`) times those above. What controllers add to their pods later is not known here, but
+for the name of the role.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import Any
 import yaml
 
 from extender.cli.problems import UNUSABLE, Problem
+from extender.wire import kinds
+from extender.wire.fields import Reader
+from extender.wire.marks import TASK_LABEL
 from extender.wire.plans import MAX_PODS, source_of
 
 Object = dict[str, Any]
@@ -28,6 +32,8 @@ class Template:
     namespace: str | None
     pod: Object
     count: int
+    #: the object that makes them, and may say that they start together
+    maker: Object | None = None
 
 
 def read(path: str) -> list[Object]:
@@ -74,9 +80,40 @@ def _templates(content: Object) -> Iterator[Template]:
     if content.get("kind") == "Pod":
         yield Template(name, where, content, 1)
         return
+    made = list(_by_table(content, name, where))
+    if made:
+        yield from made
+        return
     for pod, count in _inside(content, 1):
         if count:
             yield Template(name, where, pod, count)
+
+
+def _by_table(content: Object, name: str, where: str | None) -> Iterator[Template]:
+    """The pods of a kind whose pods start together, of one whole of it, or of what it makes of such a kind."""
+    kind, reader = kinds.kind_of(content), Reader()
+    if kind is None:
+        return
+    if kind.together is None:
+        for held in kinds.held_objects(reader, content, kind):
+            inner = kinds.kind_of(held)
+            if inner is not None and inner.together is not None:
+                yield from _by_table(dict(held), name, where)
+        return
+    for part in kinds.parts_of(reader, content, kind):
+        spec = part.template.get("spec")
+        if part.number and isinstance(spec, dict) and isinstance(spec.get("containers"), list):
+            yield Template(name, where, _of_role(part), part.number, content)
+
+
+def _of_role(part: kinds.Part) -> Object:
+    """The template, with its role where it names none: the label stands for what the controller writes."""
+    pod = dict(part.template)
+    meta = dict(pod["metadata"]) if isinstance(pod.get("metadata"), dict) else {}
+    labels = meta.get("labels")
+    if part.role:
+        meta["labels"] = {TASK_LABEL: str(part.role), **(labels if isinstance(labels, dict) else {})}
+    return pod | {"metadata": meta}
 
 
 def _inside(content: object, times: int) -> Iterator[tuple[Object, int]]:

@@ -1,11 +1,13 @@
 """Which group or pod a name on the command line means, and all that is known of it.
 
-Takes `train`, `pod/web-0`, `native:train`, gives one Subject; must not choose between two groups of one name.
+Takes `train`, `pod/web-0`, `native:train`, `pytorchjob/train`, gives one Subject; must not choose between two groups of
+one name.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +15,13 @@ from extender.cli import problems, stated
 from extender.cli.cluster import Cluster
 from extender.cli.problems import Problem
 from extender.core.ids import Source
+from extender.core.makers import MARK, Makers, RecognitionsSeen
 from extender.core.model import Pod
 from extender.kube import resources
 from extender.kube.feeds import GROUP_RESOURCES
 from extender.wire import answers, objects
+from extender.wire.kinds import KINDS
+from extender.wire.makers import recognitions_of
 
 Object = dict[str, Any]
 #: other words for the kinds, as kubectl takes them
@@ -27,6 +32,14 @@ _WORDS: dict[str, Source] = {source.value: source for source in Source} | {
     "podgroup": Source.MUSTER,
     "podgroups": Source.MUSTER,
     **{resource.label: source for source, resource in GROUP_RESOURCES.items()},
+}
+_MAKERS = tuple(kind for kind in KINDS if kind.together is not None)
+#: kinds of objects that make pods, as kubectl takes them: a group is named after its maker
+_MAKER_WORDS = {
+    word: kind.word
+    for kind in _MAKERS
+    if kind.together is not None
+    for word in (kind.word, kind.together.plural, f"{kind.together.plural}.{kind.group}")
 }
 
 
@@ -63,8 +76,11 @@ def parse(text: str) -> tuple[Source | None, str]:
         word, found, name = text.partition(mark)
         if found:
             source = _WORDS.get(word.lower())
+            maker = _MAKER_WORDS.get(word.lower())
+            if maker is not None and name:
+                return Source.OWNER, f"{maker}{MARK}{name}"
             if source is None or not name:
-                known = ", ".join(source.value for source in Source)
+                known = ", ".join([*(source.value for source in Source), *(kind.word for kind in _MAKERS)])
                 raise Problem(f"{text!r} names no group", f"kinds are {known}: as in pod/web-0", problems.UNUSABLE)
             return source, name
     return None, text
@@ -76,6 +92,9 @@ async def find(cluster: Cluster, namespace: str, text: str) -> Subject:
     sources = [source] if source is not None else list(Source)
     looked = await asyncio.gather(*(_look(cluster, namespace, one, name) for one in sources))
     found = {one.title: one for one in reversed(looked) if one is not None}  # a pod may bear the name of its group
+    if not found and source is None:
+        made = [await _group(cluster, namespace, Source.OWNER, f"{kind.word}{MARK}{name}") for kind in _MAKERS]
+        found = {one.title: one for one in made if one is not None}
     if not found:
         raise await _missing(cluster, namespace, text)
     if len(found) > 1:
@@ -135,8 +154,27 @@ async def _pod(cluster: Cluster, namespace: str, name: str) -> Subject | None:
         subject.named.add(("Pod", name))
         return subject
     live = await cluster.workload(namespace, answers.name_of(Source.POD, name))
+    for group in _of_maker(pod) if live is None else ():
+        if (made := await _group(cluster, namespace, Source.OWNER, group)) is not None:
+            made.pod, made.pod_evicted = pod, evicted
+            made.named.add(("Pod", name))
+            return made
     told = _status(live) or stated.of_pod(pod)
     return Subject(Source.POD, namespace, name, told, live is not None, evicted, named={("Pod", name)})
+
+
+def _of_maker(pod: Pod) -> Iterator[str]:
+    """Names of the groups in which a pod may be by what made it: of the whole, of its role, of its copy."""
+    makers = Makers()
+    makers.hear(RecognitionsSeen(recognitions_of(KINDS)))
+    key = makers.place(pod).group
+    if key.lone:
+        return
+    copies = {kind.together.copy_by for kind in _MAKERS if kind.together is not None}
+    yield key.name
+    for more in (str(pod.task), *(value for label, value in pod.labels if label in copies)):
+        if more:
+            yield f"{key.name}{MARK}{more}"
 
 
 def _status(live: Object | None) -> Object:

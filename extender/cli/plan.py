@@ -14,9 +14,9 @@ from typing import Any
 from extender.cli import manifests, queue_plan, tables, why
 from extender.cli.cluster import Cluster
 from extender.cli.manifests import Template
-from extender.core.ids import GroupKey, PodUid
+from extender.core.ids import GroupKey, PodUid, Source
 from extender.wire import objects
-from extender.wire.plans import source_of
+from extender.wire.plans import maker_of, source_of, supposed_group
 
 Object = dict[str, Any]
 
@@ -28,10 +28,12 @@ async def gather(cluster: Cluster, path: str) -> Object:
         return await queue_plan.gather(cluster, found)
     templates, groups = manifests.templates(path, found)
     parts: dict[GroupKey, list[Object]] = {}
+    makers: dict[GroupKey, Object | None] = {}
     for number, template in enumerate(templates):
         key, part = await _part(cluster, template, number)
         parts.setdefault(key, []).append(part)
-    items = [await _outlook(cluster, key, some, groups) for key, some in parts.items()]
+        makers[key] = template.maker
+    items = [await _outlook(cluster, key, some, groups, makers[key]) for key, some in parts.items()]
     return {"items": items}
 
 
@@ -40,18 +42,27 @@ async def _part(cluster: Cluster, template: Template, number: int) -> tuple[Grou
     namespace = template.namespace or str(cluster.namespace)
     pod = await cluster.dry_run(namespace, template.name, template.pod)
     read = replace(objects.decode_pod(pod), uid=PodUid(f"{template.name}-{number}"))
+    maker = maker_of(template.maker, namespace) if template.maker is not None else None
+    if maker is not None and (key := supposed_group(maker, read)) is not None:
+        return key, {"pod": pod, "count": template.count}
     if read.group.lone:
         return read.group._replace(name=read.uid), {"pod": pod, "count": 1, "alone": template.count}
     return read.group, {"pod": pod, "count": template.count}
 
 
-async def _outlook(cluster: Cluster, key: GroupKey, parts: list[Object], groups: list[Object]) -> Object:
+async def _outlook(
+    cluster: Cluster, key: GroupKey, parts: list[Object], groups: list[Object], maker: Object | None
+) -> Object:
     named = {
         (source_of(one), one["metadata"].get("name")): one for one in groups if isinstance(one.get("metadata"), dict)
     }
     spec: Object = {"pods": [{"pod": one["pod"], "count": one["count"]} for one in parts]}
     if (key.source, key.name) in named:
         spec["group"] = named[key.source, key.name]
+    elif key.source is Source.OWNER and maker is not None:
+        meta = maker["metadata"] if isinstance(maker.get("metadata"), dict) else {}
+        labels = {"labels": meta["labels"]} if isinstance(meta.get("labels"), dict) else {}
+        spec["group"] = maker | {"metadata": {"name": meta.get("name") or "supposed", **labels}}
     status = await cluster.plan(key.namespace, spec)
     pods = sum(int(one.get("alone") or one["count"]) for one in parts)
     return {"namespace": key.namespace, "pods": pods, "alone": key.lone, **status}

@@ -194,10 +194,7 @@ class Makers:
             return _named(found.key)
         if found.uid not in ("", maker.uid):  # of one that had the name before, or will have it
             return _named(found.key, found.uid)
-        gang = _gang_of(maker, pod.task)
-        if gang is None or (gang.loose and not _wants_company(pod)):
-            return pod.group
-        return _named(found.key, gang.name, found.copy if maker.copies else "")
+        return joined(maker, pod, found.copy) or pod.group
 
     @staticmethod
     def _in(pod: Pod, home: GroupKey) -> Pod:
@@ -278,6 +275,14 @@ class Makers:
     }
 
 
+def joined(maker: Maker, pod: Pod, copy: str) -> GroupKey | None:
+    """The group of the maker that a pod of it, and of this copy, is in; None when it stands alone."""
+    gang = next((gang for gang in maker.gangs if not gang.tasks or pod.task in gang.tasks), None)
+    if gang is None or (gang.loose and not _wants_company(pod)):
+        return None
+    return _named(maker.key, gang.name, copy if maker.copies else "")
+
+
 def maker_key(key: GroupKey) -> MakerKey:
     """The maker that a group of source `owner` is of."""
     kind, _, rest = key.name.partition(MARK)
@@ -309,10 +314,6 @@ def _recognised(kind: Recognition, pod: Pod, owner: Owner, labels: dict[str, str
         return _Found(MakerKey(kind.word, pod.namespace, owner.name), owner.uid, labels.get(kind.copy, ""))
     name = labels.get(kind.label, "")
     return _Found(MakerKey(kind.word, pod.namespace, name), "", labels.get(kind.copy, "")) if name else None
-
-
-def _gang_of(maker: Maker, task: TaskName) -> Gang | None:
-    return next((gang for gang in maker.gangs if not gang.tasks or task in gang.tasks), None)
 
 
 def _wants_company(pod: Pod) -> bool:

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from extender.core import explain
 from extender.core.ids import GroupKey, PodUid, Source
+from extender.core.makers import Maker, group_of, joined
 from extender.core.model import Group, Pod
 from extender.wire import answers, objects
 from extender.wire.fields import DecodeError, Object, Reader
+from extender.wire.kinds import kind_of
+from extender.wire.makers import decode_maker
 
 if TYPE_CHECKING:  # as in wire.answers
     from extender.core.losses import Loss
@@ -51,11 +54,31 @@ def decode_plan(asked: object, namespace: str, now: float) -> tuple[Group | None
         if len(pods) + count > MAX_PODS:
             raise DecodeError(f"spec.pods: more than {MAX_PODS} pods")
         pods += _pods(content, count, len(pods), namespace, now)
+    content = reader.mapping(spec, "group", "spec.group")
     _refuse(reader)
+    maker = maker_of(content, namespace)
+    if maker is not None:
+        pods = [replace(pod, group=supposed_group(maker, pod) or pod.group) for pod in pods]
     keys = {pod.group for pod in pods}
     if len(keys) != 1:
         raise DecodeError("spec.pods: not pods of one group; pods that are alone are asked about one by one")
-    return _group(reader.mapping(spec, "group", "spec.group"), keys.pop(), namespace), pods
+    key = keys.pop()
+    return _group(content, key, namespace) if maker is None else group_of(maker, key), pods
+
+
+def supposed_group(maker: Maker, pod: Pod) -> GroupKey | None:
+    """The group in which a pod of the maker would be, the first of its wholes; None when alone, or in one by a mark."""
+    return joined(maker, pod, "0") if pod.group.lone else None
+
+
+def maker_of(content: Object, namespace: str) -> Maker | None:
+    """What is to make the pods, where that stands in the place of the group's object."""
+    kind = kind_of(content)
+    if kind is None or kind.together is None:
+        return None
+    meta = content.get("metadata")
+    named = {"name": "supposed", **(meta if isinstance(meta, dict) else {}), "uid": "supposed", "namespace": namespace}
+    return decode_maker(kind, {**content, "metadata": named})
 
 
 def _refuse(reader: Reader) -> None:

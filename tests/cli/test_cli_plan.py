@@ -169,3 +169,46 @@ def test_what_is_refused_is_told_in_the_words_of_who_refuses(tmp_path, part, err
     with pytest.raises(Problem) as refused:
         run(there, "plan", "-f", write(tmp_path, job()))
     assert want in str(refused.value)
+
+
+TORCH = {
+    "apiVersion": "kubeflow.org/v1",
+    "kind": "PyTorchJob",
+    "metadata": {"name": "train", "annotations": {"any": "x"}},
+    "spec": {"pytorchReplicaSpecs": REPLICAS},
+}
+
+
+def test_a_job_whose_pods_start_together_by_its_kind_is_asked_about_as_a_whole(tmp_path):
+    there = World()
+    there.planned = planned(name="owner:pytorchjob:train")
+    out, _ = run(there, "plan", "-f", write(tmp_path, TORCH))
+    assert out.startswith("owner:pytorchjob:train in namespace team (4 pods) would start now\n")
+    asked = there.posted[-1][1]["spec"]
+    assert asked["group"] == TORCH | {"metadata": {"name": "train"}}
+    tasks = [(part["pod"]["metadata"]["labels"]["muster.dev/task"], part["count"]) for part in asked["pods"]]
+    assert tasks == [("master", 1), ("worker", 3)]
+
+
+def test_roles_that_start_in_turn_and_pods_that_stand_alone_are_asked_about_apart(tmp_path):
+    there = World()
+    there.planned = planned()
+    roles = [{"name": name, "template": {"spec": {"parallelism": 2, "template": template()}}} for name in ("a", "b")]
+    ordered = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "s"},
+        "spec": {"replicatedJobs": roles, "startupPolicy": {"startupPolicyOrder": "InOrder"}},
+    }
+    run(there, "plan", "-f", write(tmp_path, ordered, job("web", template=template())))
+    plans = [body["spec"] for path, body in there.posted if path.endswith("/plans")]
+    assert [([part["count"] for part in one["pods"]], "group" in one) for one in plans] == [
+        *(([2], True), ([2], True), ([1], False)),
+    ]
+
+
+def test_what_an_object_makes_of_such_a_kind_is_found_in_it(tmp_path):
+    cluster = {"headGroupSpec": {"template": template()}}
+    ray = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "r"}, "spec": {"rayClusterSpec": cluster}}
+    templates, _ = manifests.templates("f", [ray])
+    assert [(one.name, one.count, one.maker["kind"]) for one in templates] == [("r", 1, "RayCluster")]

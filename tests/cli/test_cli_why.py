@@ -304,3 +304,40 @@ def test_a_pod_that_is_gone_is_remembered_by_events():
 def test_a_group_that_has_not_waited_has_no_history():
     out, said = run(World(world.group("train")), "history", "train")
     assert (out, said.startswith("nothing is remembered")) == ("", True)
+
+
+OF_TRAIN = {"apiVersion": "batch/v1", "kind": "Job", "name": "train-w-0", "uid": "j", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("word", "live"),
+    [
+        ("pytorchjob/train", "owner:pytorchjob:train"),
+        ("pytorchjobs.kubeflow.org/train", "owner:pytorchjob:train"),
+        ("Job:train", "owner:job:train"),
+        ("owner:jobset:train:w", "owner:jobset:train:w"),
+        ("train", "owner:jobset:train"),
+        ("pod/train-w-0-x", "owner:jobset:train"),
+        ("pod/train-w-0-x", "owner:jobset:train:w"),
+    ],
+)
+def test_a_group_of_what_made_its_pods_is_found_by_that_and_by_its_members(word, live):
+    labels = {"jobset.sigs.k8s.io/jobset-name": "train", "jobset.sigs.k8s.io/replicatedjob-name": "w"}
+    member = world.pod("train-w-0-x", meta={"labels": labels, "ownerReferences": [OF_TRAIN]})
+    told = json.loads(run(World(member, world.workload(live)), "why", word, "-o", "json")[0])
+    assert told["name"] == live
+    assert ("pod" in told) is word.startswith("pod/")
+
+
+def test_a_member_of_one_of_several_wholes_is_told_of_its_own():
+    labels = {"leaderworkerset.sigs.k8s.io/name": "llm", "leaderworkerset.sigs.k8s.io/group-index": "1"}
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "llm-1", "uid": "s", "controller": True}
+    member = world.pod("llm-1-1", meta={"labels": labels, "ownerReferences": [owner]})
+    there = World(member, world.workload("owner:leaderworkerset:llm:0"), world.workload("owner:leaderworkerset:llm:1"))
+    assert json.loads(run(there, "why", "pod/llm-1-1", "-o", "json")[0])["name"] == "owner:leaderworkerset:llm:1"
+
+
+def test_a_pod_that_stands_alone_though_something_made_it_is_told_as_that():
+    member = world.pod("train-x", meta={"ownerReferences": [OF_TRAIN]})
+    for there in (World(member), World(member, world.workload("pod:train-x"))):
+        assert json.loads(run(there, "why", "pod/train-x", "-o", "json")[0])["name"] == "pod:train-x"

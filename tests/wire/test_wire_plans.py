@@ -100,3 +100,40 @@ def test_an_outlook_has_places_or_a_reason_with_what_would_end_it_and_who_would_
         "rule": "Preempted",
         "message": "a group of higher priority in the same queue takes its room (for train)",
     }
+
+
+def maker(kind="PyTorchJob", version="kubeflow.org/v1", **spec):
+    roles = {"Master": {"template": {"spec": {}}}, "Worker": {"replicas": 3, "template": {"spec": {}}}}
+    given = {"pytorchReplicaSpecs": roles} | spec
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "train", "namespace": "evil"}, "spec": given}
+
+
+def of_role(role):
+    return {**pod(), "metadata": {"name": "w", "labels": {"muster.dev/task": role}}}
+
+
+def test_an_object_that_makes_pods_may_stand_in_the_place_of_their_group():
+    asked = question({"pod": of_role("master")}, {"pod": of_role("worker"), "count": 3}, group=maker())
+    found, pods = plans.decode_plan(asked, "team", NOW)
+    assert {one.group for one in pods} == {GroupKey(Source.OWNER, "team", "pytorchjob:train")}
+    assert found is not None
+    assert (found.key, found.min_member) == (pods[0].group, 4)
+    assert dict(found.tasks) == {"master": 1, "worker": 3}
+
+
+def test_pods_with_a_mark_are_not_of_the_object_that_makes_them():
+    found, (one,) = plans.decode_plan(question({"pod": pod()}, group=maker()), "team", NOW)
+    assert (found, one.group) == (None, GroupKey(Source.MUSTER, "team", "train"))
+
+
+def test_an_object_whose_pods_stand_alone_groups_none():
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": {}}}}
+    found, (one,) = plans.decode_plan(question({"pod": of_role("")}, group=job), "team", NOW)
+    assert (found, one.group.lone) == (None, True)
+    for bad in ({"metadata": 7}, {"metadata": {"name": 7}}, {"spec": 7}):
+        asked = question({"pod": of_role("")}, group=job | bad)
+        if bad == {"metadata": {"name": 7}}:
+            with pytest.raises(DecodeError):
+                plans.decode_plan(asked, "team", NOW)
+        else:
+            assert plans.decode_plan(asked, "team", NOW)[1][0].group.lone
