@@ -5,10 +5,11 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Callable, Mapping
 
-from docs import alerts, dashboard, figures, troubles
+from docs import alerts, dashboard, figures, jobs, troubles
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Callable[[], str]] = {
+    "docs/jobs.md": jobs.page,
     "docs/metrics.md": figures.page,
     "docs/troubleshooting.md": troubles.page,
     "manifests/grafana/muster.json": dashboard.page,

@@ -53,7 +53,8 @@ LOOK: dict[Reason, str] = {
     Reason.MEMBERS: "`have` and `minimum`, by `task` where tasks have minimums: the controller that makes the pods, a "
     "ResourceQuota that stops it, or the detail `gate`: a scheduling gate of somebody else",
     Reason.GROUP_NOT_FOUND: "the mark on the pod (label, annotation or `schedulingGroup`) and the group's object in "
-    "the same namespace; without one, `muster.dev/min-member` on every member",
+    "the same namespace; without one, `muster.dev/min-member` on every member. Of a group `owner:KIND:NAME` the object "
+    "that made the pod: is it there, and of that kind",
     Reason.INVALID: "the details `problem`: which field, or on what members disagree",
     Reason.SCHEDULER_REFUSED: "the message of the pod's condition PodScheduled: a volume, a port, affinity between "
     "pods, or another check of kube-scheduler",
