@@ -57,9 +57,12 @@ RULES = f"""
   pods start as there is room.
 - *Close together.* A Job that would be no gang is one when its template asks for a domain for all of its pods (Kueue's
   `podset-required-topology` and its like): only together can they choose one.
+- *One pod* is no gang: it stands alone.
+- *A number that is raised* while a group runs raises its minimum where that is the sum of its roles: what is added
+  starts together, and first among its equals.
 - *Roles.* A role's name is its task, unless the template has the label `muster.dev/task`.
 - *Queue.* The label `muster.dev/queue` on the pods, else the field of the table or that label on the object, else the
-  namespace's.
+  namespace's. Whether new pods wait behind a scheduling gate is told by the pods and the namespace only.
 - *Who has succeeded counts*, so that what is left of a job may be less than what began it.
 - *An object that is not seen yet, or is gone:* its pods wait (`GroupNotFound`), for the first member of a gang must not
   be taken for a pod alone. So do pods of a kind that was installed while Muster ran, for up to 30 seconds.

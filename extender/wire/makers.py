@@ -86,9 +86,10 @@ def _gang(parts: Sequence[Part], elastic: bool, stated: int | None, *, loose: bo
         least[_task(part)] = least.get(_task(part), 0) + own
     tasks = tuple((task, number) for task, number in least.items() if number) if len(least) > 1 else ()
     total = max(1, sum(least.values()))
+    pods = sum(part.number for part in parts)
     if stated:  # of which roles these are it does not say
-        total, tasks = min(stated, sum(part.number for part in parts) or 1), ()
-    return Gang(Group(GroupKey(Source.OWNER, "", ""), "", total, tasks), loose=loose)
+        total, tasks = min(stated, max(1, pods)), ()
+    return Gang(Group(GroupKey(Source.OWNER, "", ""), "", total, tasks), loose=loose or pods == 1)
 
 
 def _task(part: Part) -> TaskName:

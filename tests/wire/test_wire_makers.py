@@ -101,6 +101,7 @@ CASES: dict[str, tuple[tuple[str, str], Json, list[Want]]] = {
         {"startupPolicy": "LeaderReady", "leaderWorkerTemplate": {"size": 4, "workerTemplate": T}},
         [("", ("worker",), 3, {}, False)],
     ),
+    "a PyTorchJob of one": (TORCH, replicas("pytorchReplicaSpecs", Master=1), [("", NOBODY, 1, {}, True)]),
     "a PyTorchJob": (
         TORCH,
         replicas("pytorchReplicaSpecs", Master=1, Worker=3),
