@@ -211,6 +211,38 @@ async def test_the_sites_kinds_come_and_go_while_it_runs(
     assert "is left out" in caplog.text
 
 
+async def test_a_kind_whose_rule_is_changed_is_read_anew(api: client.Api, stub: kube_stub.Stub) -> None:
+    """What was known of its objects by the old rule is forgotten, also of one that went in between."""
+    taken = asyncio.Event()
+
+    async def watched(stub: kube_stub.Stub, request: Any) -> Any:
+        await taken.wait()
+        changed = names(good=GOOD.replace("at: spec", "at: spec, least: '=1'"))
+        changed["metadata"]["resourceVersion"] = "4"
+        return await stream(event("MODIFIED", changed))(stub, request)
+
+    script(stub, names(good=GOOD), watch=watched)
+    stub.on("GET", GOOD_API, discovery("goods"))
+    goods = [
+        {
+            "metadata": {"name": name, "namespace": "team", "uid": name, "resourceVersion": "5"},
+            "spec": {"replicas": 2, "template": {"spec": {"containers": []}}},
+        }
+        for name in ("g", "h")
+    ]
+    stub.on("GET", GOODS, page(*goods), page(goods[0]))
+    stub.on("WATCH", GOODS, hang)
+    keys = [GroupKey(Source.OWNER, "team", f"good:{name}") for name in ("g", "h")]
+    async with following(api) as told:
+        for name in ("g", "h"):
+            told.following.put(messages.PodSeen(make_pod(name, owner=Owner("Good", name, name, "a.b"))))
+        await until(lambda: told.ready == 1)
+        assert told.least == dict.fromkeys(keys, 2)
+        taken.set()
+        await until(lambda: told.least == {keys[0]: 1})
+        assert list(told.homes.values()) == keys
+
+
 async def test_a_group_is_read_as_it_is_now(api: client.Api, stub: kube_stub.Stub) -> None:
     script(stub)
     path = "/apis/batch/v1/namespaces/team/jobs/train"
