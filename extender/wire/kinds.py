@@ -426,7 +426,7 @@ def _least(reader: Reader, found: Object, role: Role, where: str) -> int | None:
 
 
 def _number(reader: Reader, found: Object, role: Role) -> tuple[int, int]:
-    """The number of pods, and the last of its factors."""
+    """The number of pods, and the last of its factors if there are several: so many are one of what a minimum counts."""
     number, factor = 1, 1
     for path in role.number:
         field, _, absent = path.partition("=")
@@ -437,7 +437,7 @@ def _number(reader: Reader, found: Object, role: Role) -> tuple[int, int]:
     if number > MAX_MEMBERS:
         reader.note(role.at, number, f"a number of pods from 0 to {MAX_MEMBERS}")
         return 0, 1
-    return number, factor
+    return number, factor if len(role.number) > 1 else 1
 
 
 def _each(reader: Reader, obj: Object, path: str) -> Iterator[tuple[str, Object]]:

@@ -252,6 +252,10 @@ def test_a_kind_of_ours_can_be_replaced() -> None:
         "{apiVersion: batch/v1, kind: Job, plural: jobs, roles: [{at: spec, number: [parallelism], most: completions}]}"
     )
     (kind,), problems = decode_kinds({"data": {"job": text}})
+    least = GOOD.replace("at: spec", "at: spec, least: minReplicas")
+    ((good,), _) = decode_kinds({"data": {"good": least}})
+    spec = {"replicas": 5, "minReplicas": 3, "template": T}
+    assert said(decode_maker(good, {"metadata": {"name": "o", "uid": "u"}, "spec": spec})) == [("", (), 3, {}, False)]
     assert problems == ()
     assert [one for one in merged([kind]) if one.name == "Job"] == [kind]
     assert said(
