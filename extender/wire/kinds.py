@@ -426,7 +426,7 @@ def _least(reader: Reader, found: Object, role: Role, where: str) -> int | None:
 
 
 def _number(reader: Reader, found: Object, role: Role) -> tuple[int, int]:
-    """The number of pods, and the last of its factors if there are several: so many are one of what a minimum counts."""
+    """The number of pods, and how many of them are one of what a minimum counts: the last factor, if there are more."""
     number, factor = 1, 1
     for path in role.number:
         field, _, absent = path.partition("=")
