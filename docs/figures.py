@@ -35,7 +35,7 @@ LABELS = {
     "verb": "of the scheduler's calls filter, prioritize, preempt; of those to the API server the method, or WATCH",
     "outcome": "how a call or a round ended: closed sets in `extender/telemetry/metrics.py`, and `other`",
     "resource": "of live answers workloads, queues, usages, and `other`; of the API server the kinds that Muster reads "
-    "and writes, about 30, never the name of an object",
+    "and writes, about 45 and those that a site adds, never the name of an object",
     "code": "an HTTP status, or the kind of a failure without one: about 20",
 }
 INTRO = """# Metrics
