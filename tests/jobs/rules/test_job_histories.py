@@ -1,5 +1,5 @@
-"""Two hundred random histories: pods fail, succeed, hang, are evicted and vanish, the controller sees late and is killed
-between any two writes, users scale and command. Every job ends, or runs; numbers add up; nothing is done twice.
+"""Two hundred random histories: pods fail, succeed, hang, are evicted and vanish, the controller sees late and is
+killed between any two writes, users scale and command. Every job ends, or runs; numbers add up; nothing is done twice.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ HISTORIES = 200
 EVENTS = ("PodFailed", "PodEvicted", "PodPending", "TaskCompleted", "TaskFailed", "Unknown", "*")
 ACTIONS = ("AbortJob", "RestartJob", "RestartTask", "RestartPod", "TerminateJob", "CompleteJob", "ResumeJob")
 COMMANDS = ("AbortJob", "ResumeJob", "RestartJob", "TerminateJob", "CompleteJob", "RestartPod", "Nonsense")
+DEEDS = (
+    *("run", "run", "run", "end", "fail", "evict", "kubelet", "vanish", "gone", "gone", "retry"),
+    *("scale", "command", "time", "time"),
+)
 TERMINAL = ("Completed", "Failed", "Terminated", "Aborted")
 COUNTS = ("pending", "running", "succeeded", "failed", "terminating", "unknown")
 
@@ -61,10 +65,7 @@ def some_job(chance: random.Random) -> dict[str, Any]:
 def happen(world: JobWorld, chance: random.Random) -> None:
     """One thing that the world does to the job."""
     names = world.names()
-    what = chance.choice(
-        ("run", "run", "run", "end", "fail", "evict", "kubelet", "vanish", "gone", "gone", "retry", "scale", "command")
-        + ("time", "time")
-    )
+    what = chance.choice(DEEDS)
     name = chance.choice(names) if names else ""
     if what == "run" and names:
         world.run(*chance.sample(names, chance.randint(1, len(names))), node=chance.choice(("node-a", "node-b")))
