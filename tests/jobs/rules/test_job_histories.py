@@ -207,3 +207,33 @@ def test_a_refused_history_keeps_its_pods() -> None:
     world.settle()
     assert "reason" not in world.status["state"]
     assert world.phase == "Running"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_without_failures_nothing_is_lost_and_nothing_is_retried(seed: int) -> None:
+    """Users scale and stop and resume, the controller sees late and dies: all that goes goes by our own doing."""
+    chance = random.Random(seed)
+    job = some_job(chance)
+    for one in (job["spec"], *job["spec"]["tasks"]):
+        one["policies"] = [
+            {"events": ["PodEvicted", "PodFailed"], "action": chance.choice(("RestartJob", "RestartPod"))}
+        ]
+    job["spec"].pop("minSuccess", None)
+    world = JobWorld(job)
+    world.kill = lambda: chance.random() < 0.1
+    for _ in range(60):
+        what = chance.choice(("run", "gone", "scale", "command", "time"))
+        if what == "run" and world.pods:
+            world.run(*chance.sample(world.names(), chance.randint(1, len(world.pods))))
+        elif what == "gone":
+            world.finish_deleting()
+        elif what == "scale":
+            scale(world, chance)
+        elif what == "command" and not world.commands and chance.random() < 0.5:
+            world.command("AbortJob" if world.phase in ("Pending", "Running", "Restarting") else "ResumeJob")
+        elif what == "time":
+            world.now += chance.choice((1, 30))
+        world.turn(late=chance.random() < 0.3)
+        check(world)
+    assert world.retries == 0
+    assert "MemberLost" not in {reason for reason, _ in world.events}
