@@ -48,7 +48,8 @@ from extender.jobs.rules.restarts import backoff, dismiss, ready_at
 from extender.jobs.rules.sight import Sight, floor_of, is_live, look
 
 #: seconds after which a name is tried again that a pod of somebody else has
-_NAME_TAKEN = 5.0
+_NAME_SECONDS = 5.0
+NAME_TAKEN = "NameTaken"
 _REFUSALS = frozenset(reason.value for reason in Reason)
 
 
@@ -72,7 +73,8 @@ def reconcile(job: Job, pods: Sequence[PodState], commands: Sequence[Command], n
         answer.status = _dismissed(job, sight, answer.status, now)
     current = replace(job, status=answer.status)
     sight = look(current, pods, current.status.record)
-    status = count(current, _advanced(current, sight, now, answer), sight)
+    status = _with_obstacle(current, _advanced(current, sight, now, answer), sight)
+    status = count(current, status, sight)
     return _step(job, replace(job, status=status), sight, now, answer, done)
 
 
@@ -128,6 +130,17 @@ def _active(job: Job, sight: Sight, now: float, answer: Answer) -> JobStatus:
 def _restart_ends(status: JobStatus) -> float:
     at = status.record.restarted_at
     return at + backoff(status.retries) if at else 0.0
+
+
+def _with_obstacle(job: Job, status: JobStatus, sight: Sight) -> JobStatus:
+    """Say of a job that goes on whose pod holds the name of one of its members; and no more when it is gone."""
+    own = {pod.name for pod in sight.own}
+    foreign = sight.names - own
+    taken = [name for slot in slots_of(job) if (name := pod_name(job.name, *slot)) in foreign] if foreign else []
+    if taken and status.phase in ACTIVE:
+        text = f"the pod {taken[0]} is not of this job; {len(taken)} of its members wait for such names"
+        return replace(status, reason=NAME_TAKEN, message=text)
+    return replace(status, reason="", message="") if status.reason == NAME_TAKEN else status
 
 
 def _is_up(job: Job, sight: Sight) -> bool:
@@ -215,7 +228,7 @@ def _creates(job: Job, sight: Sight, now: float) -> tuple[tuple[PodOrder, ...], 
                 continue
             at = ready_at(job.status, slot)
             if pod_name(job.name, task.name, index) in sight.names:
-                times.append(now + _NAME_TAKEN)
+                times.append(now + _NAME_SECONDS)
             elif now < at:
                 times.append(at)
             else:

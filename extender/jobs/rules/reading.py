@@ -33,7 +33,9 @@ from extender.wire.fields import Reader, metadata, seconds_of
 _PHASES = {phase.value: phase for phase in PodPhase}
 _ACTIONS = {action.value: action for action in Action}
 #: kubelet and controllers say with these that they ended a pod that had done nothing wrong
-_DISRUPTIONS = ("Evicted", "Preempting", "NodeLost", "NodeShutdown", "Terminated", "UnexpectedAdmissionError")
+_DISRUPTIONS = ("Evicted", "Preempting", "NodeLost", "NodeShutdown", "Terminated")
+#: or that it would not even start one
+_NOT_ADMITTED = ("UnexpectedAdmissionError", "NodeAffinity", "NodePorts", "OutOf")
 _MAX_INDEX = 10**6
 
 
@@ -126,7 +128,8 @@ def _owner(reader: Reader, meta: Object) -> str:
 
 
 def _disrupted(reader: Reader, status: Object) -> bool:
-    if reader.text(status, "reason", "status.reason") in _DISRUPTIONS:
+    reason = reader.text(status, "reason", "status.reason")
+    if reason in _DISRUPTIONS or reason.startswith(_NOT_ADMITTED):
         return True
     conditions = reader.objects(status, "conditions", "status.conditions")
     return any(one.get("type") == "DisruptionTarget" and one.get("status") == "True" for one in conditions)

@@ -66,7 +66,7 @@ class JobWorld:
         self.made = 0
         self.deleted = False
         #: pods that the controller was shown last; None after a start
-        self.shown: dict[str, dict[str, Any]] | None = None
+        self.shown: list[PodState] | None = None
         self.wake_at: float | None = None
         self.step = Step()
         #: asked before each write; true kills the controller there
@@ -74,21 +74,17 @@ class JobWorld:
 
     # what the controller sees and does
 
-    def states(self) -> list[PodState]:
-        assert self.shown is not None
-        return [reading.decode_pod(pod) for _, pod in sorted(self.shown.items())]
-
-    def look(self) -> None:
+    def look(self) -> list[PodState]:
         """The controller is shown what is there now."""
-        self.shown = copy.deepcopy(self.pods)
+        self.shown = [reading.decode_pod(pod) for _, pod in sorted(self.pods.items())]
+        return self.shown
 
     def turn(self, late: bool = False, conflict: bool = False) -> Step:
         """Judge once and carry it out. `late`: on the pods shown last; `conflict`: somebody edits the Job meanwhile."""
-        if self.shown is None or not late:
-            self.look()
+        pods = self.shown if late and self.shown is not None else self.look()
         commands = [reading.decode_command(one)[1] for one in self.commands]
         job, seen = read_job(self.job), self.version
-        self.step = step = reconcile(job, self.states(), commands, self.now)
+        self.step = step = reconcile(job, pods, commands, self.now)
         self.wake_at = step.wake_at
         if conflict:
             self.version += 1

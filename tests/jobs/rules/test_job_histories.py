@@ -101,7 +101,7 @@ def check(world: JobWorld) -> None:
     """What holds after every step, and that the same state gives the same step, and once it is carried out no more."""
     if world.shown is None:
         return
-    job, pods = read_job(world.job), world.states()
+    job, pods = read_job(world.job), world.shown
     own = look(job, pods, job.status.record).own
     again = reconcile(job, pods, (), world.now)
     assert again == reconcile(job, pods, (), world.now)

@@ -128,6 +128,16 @@ def test_an_evicted_member_without_a_policy_is_replaced_and_that_is_no_retry() -
     assert affinity_of(world, W1)["preferredDuringSchedulingIgnoredDuringExecution"]
 
 
+@pytest.mark.parametrize("reason", ["Evicted", "OutOfcpu", "UnexpectedAdmissionError", "NodeAffinity"])
+def test_what_a_node_throws_out_is_replaced_and_is_not_asked_to_go_back_there(reason: str) -> None:
+    world = running(a_job(a_task("worker", 2)))
+    world.end(W1, code=137, reason=reason)
+    world.settle()
+    assert [one.name for one in world.step.deletes] in ([W1], [])
+    come_back(world)
+    assert (world.phase, world.retries, affinity_of(world, W1)) == ("Running", 0, {})
+
+
 def test_a_failed_member_without_a_policy_stays_failed() -> None:
     world = running(a_job(a_task("worker", 2)))
     world.end(W0, code=1)
@@ -243,8 +253,11 @@ def test_pods_of_an_earlier_job_of_that_name_hold_their_names_and_are_nobodys() 
     world.turn()
     assert (world.step.creates, world.step.deletes) == ((), ())
     assert world.wake_at == world.now + 5
+    assert world.status["state"]["reason"] == "NameTaken"
+    assert W0 in world.status["state"]["message"]
     world.vanish(W0, W1)
     world.turn()
+    assert "reason" not in world.status["state"]
     assert [one.name for one in world.step.creates] == [W0, W1]
     assert world.phase == "Pending"
 
