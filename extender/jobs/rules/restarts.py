@@ -29,12 +29,16 @@ def backoff(times: int) -> float:
     return min(MAX_BACKOFF, BACKOFF * 2.0 ** min(times - 2, 16)) if times > 1 else 0.0
 
 
-def ready_at(status: JobStatus, slot: Slot) -> float:
+def ready_at(status: JobStatus, slot: Slot, now: float) -> float:
     """From when on the pod of a member may be made: after its own back-off, and after that of the job's restarts."""
     loss = status.record.losses.get(slot)
-    own = loss.at + backoff(loss.times) if loss is not None else 0.0
-    restarts = status.record.restarted_at + backoff(status.retries) if status.record.restarted_at else 0.0
-    return max(own, restarts)
+    own = min(loss.at, now) + backoff(loss.times) if loss is not None else 0.0
+    return max(own, restart_ends(status, now))
+
+
+def restart_ends(status: JobStatus, now: float) -> float:
+    """The end of the back-off after the last restart. What lies in the future counts as now: the clock was set back."""
+    return min(status.record.restarted_at, now) + backoff(status.retries) if status.record.restarted_at else 0.0
 
 
 def give_up(status: JobStatus, losses: Mapping[Slot, Loss]) -> JobStatus:

@@ -176,6 +176,23 @@ def test_a_member_that_is_lost_again_and_again_comes_back_later_each_time() -> N
     assert W1 in world.pods
 
 
+def test_a_clock_that_is_set_back_holds_nobody_up() -> None:
+    policies = policy("PodFailed", "RestartPod")
+    world = running(a_job(a_task("worker", 2, policies=policies), maxRetry=9))
+    world.mark_deleting(W0)
+    world.settle()
+    world.now -= 5000
+    world.finish_deleting()
+    world.settle()
+    assert W0 in world.pods
+    world.run()
+    world.now += 100
+    world.end(W1, code=1)  # by the clock of a node that is ahead
+    world.now -= 100
+    world.turn()
+    assert (world.phase, world.retries) == ("Restarting", 1)
+
+
 def test_a_node_on_which_the_job_fails_again_and_again_is_avoided_and_told() -> None:
     world = running(a_job(a_task("worker", 3, policies=policy("PodFailed", "RestartPod")), maxRetry=20))
     for times in range(1, 4):
