@@ -62,7 +62,7 @@ def obey(job: Job, sight: Sight, commands: Sequence[Command], now: float, answer
         if command.uid in answer.status.record.commands:
             continue
         before = answer.status
-        if command.action is not None:
+        if command.action is not None and command.target_uid in ("", job.uid):
             answer.status = _obeyed(replace(job, status=before), sight, command.action, now)
         if answer.status != before:
             uids = (*answer.status.record.commands, command.uid)[-MAX_COMMANDS:]

@@ -164,10 +164,10 @@ def decode_command(obj: object) -> tuple[str, Command]:
     meta = metadata(obj, "name", "uid")
     assert isinstance(obj, dict)
     reader = Reader()
-    target = reader.mapping(obj, "target", "target") or reader.mapping(obj, "targetObject", "targetObject")
+    target = reader.mapping(obj, "target", "target")
     said = reader.text(obj, "action", "action")[:40]
     job = reader.text(target, "name", "target.name") if target.get("kind") == KIND else ""
-    return job, Command(meta["name"], meta["uid"], _ACTIONS.get(said), said)
+    return job, Command(meta["name"], meta["uid"], _ACTIONS.get(said), said, reader.text(target, "uid", "target.uid"))
 
 
 def refuse(refusal: Refusal, now: float) -> Step:

@@ -27,6 +27,10 @@ def test_defaults_are_those_of_the_webhook() -> None:
     assert read_job(a_job(minAvailable=0, maxRetry=0)).spec.min_available == 2
 
 
+def test_a_name_with_dots_is_no_fault_where_it_names_no_host() -> None:
+    assert read_job(a_job(name="train.2027")).name == "train.2027"
+
+
 def policy(**fields: Any) -> dict[str, Any]:
     return {"policies": [{"event": "PodFailed", "action": "RestartJob"} | fields]}
 
@@ -39,7 +43,10 @@ REFUSED: dict[str, tuple[dict[str, Any], Reason, str]] = {
     "no tasks": (a_job() | {"spec": {"tasks": []}}, Reason.NO_TASKS, "tasks"),
     "no spec": (a_job() | {"spec": 7}, Reason.NO_TASKS, "spec"),
     "tasks are no list": (a_job() | {"spec": {"tasks": {}}}, Reason.INVALID_FIELD, "tasks"),
-    "name of the job": (a_job(name="a.b"), Reason.INVALID_NAME, "a.b"),
+    "name of the job": (a_job(name="a_b"), Reason.INVALID_NAME, "a_b"),
+    "name of the job in names of hosts": (a_job(name="a.b", plugins={"svc": []}), Reason.INVALID_NAME, "a.b"),
+    "priority class": (a_job(priorityClassName="High!"), Reason.INVALID_FIELD, "High!"),
+    "tier": (a_job(networkTopology={"highestTierName": "a b"}), Reason.INVALID_FIELD, "a b"),
     "name of pods": (a_job(a_task("worker", 1000), name="a" * 54), Reason.INVALID_NAME, "63"),
     "name of a task": (a_job(a_task("Worker")), Reason.INVALID_TASK_NAME, "Worker"),
     "name of a task that is not ASCII": (a_job(a_task("wörker")), Reason.INVALID_TASK_NAME, "wörker"),
@@ -201,9 +208,9 @@ def test_anything_in_a_pod(part: str, key: str, thing: object) -> None:
 
 def test_commands() -> None:
     meta = {"name": "c", "uid": "u"}
-    target = {"kind": "Job", "name": "train", "apiVersion": "batch.volcano.sh/v1alpha1"}
+    target = {"kind": "Job", "name": "train", "uid": "j"}
     job, command = reading.decode_command({"metadata": meta, "action": "ResumeJob", "target": target})
-    assert (job, command.name, command.action) == ("train", "c", Action.RESUME_JOB)
+    assert (job, command.name, command.action, command.target_uid) == ("train", "c", Action.RESUME_JOB, "j")
     for odd in ({"target": {"kind": "Queue", "name": "q"}}, {"target": 1}, {"target": None, "action": {}}):
         job, command = reading.decode_command({"metadata": meta, "action": "OpenQueue"} | odd)
         assert (job, command.action) == ("", None)

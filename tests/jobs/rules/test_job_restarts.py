@@ -96,6 +96,14 @@ def test_a_command_is_carried_out_once_though_the_controller_dies_before_it_is_d
     assert (world.phase, world.retries) == ("Running", 1)
 
 
+def test_a_command_for_an_earlier_job_of_that_name_does_nothing_and_goes() -> None:
+    world = running(a_job(a_task("worker", 2)))
+    world.command("AbortJob")
+    world.commands[0]["target"]["uid"] = "earlier"
+    world.settle()
+    assert (world.phase, world.commands) == ("Running", [])
+
+
 def test_a_failed_worker_of_eight_comes_back_alone_on_its_node() -> None:
     world = running(a_job(a_task("worker", 8, policies=policy("PodFailed", "RestartPod")), plugins={"pytorch": []}))
     before = world.uids()
