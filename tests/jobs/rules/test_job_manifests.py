@@ -44,6 +44,7 @@ STARTS = {
     "task-start-dependency__job.yaml": (1, 1),
     "task-start-dependency__mpi.yaml": (3, 10),
 }
+HOME_OF_ROOT = "/root"
 _FILE = re.compile(r"/etc/volcano/([a-z0-9_]+\.host)")
 #: variables of ours that a command reads; what the shell sets itself is not asked of us
 _VARIABLE = re.compile(r"\$\{?(V[CK]_[A-Z_]+|MASTER_[A-Z]+|WORLD_SIZE|RANK|TF_CONFIG)\}?")
@@ -121,7 +122,7 @@ def has_what_it_reads(pod: dict[str, Any], files: dict[str, Any]) -> None:
             if key := one.get("valueFrom", {}).get("configMapKeyRef"):
                 assert key["key"] in files[key["name"]]["data"]
         if "sshd" in said:
-            assert "/root/.ssh" in {mount["mountPath"] for mount in container["volumeMounts"]}
+            assert HOME_OF_ROOT + "/.ssh" in {mount["mountPath"] for mount in container["volumeMounts"]}
 
 
 def test_the_mpi_example_of_dependencies_starts_its_master_when_all_workers_run(volcano: pathlib.Path) -> None:

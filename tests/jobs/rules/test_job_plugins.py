@@ -13,6 +13,8 @@ from job_world import JobWorld, a_job, a_task, a_template
 from extender.jobs.rules import reading
 from extender.jobs.rules.refusals import Reason
 
+HOME_OF_ROOT = "/root"
+
 
 def pods_of(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
     world = JobWorld(job)
@@ -93,7 +95,7 @@ def test_ssh_mounts_one_key_pair_everywhere() -> None:
         ("id_rsa.pub", ".ssh/authorized_keys"),
         ("config", ".ssh/config"),
     ]
-    mount = {"name": "train-ssh", "mountPath": "/root/.ssh", "subPath": ".ssh"}
+    mount = {"name": "train-ssh", "mountPath": HOME_OF_ROOT + "/.ssh", "subPath": ".ssh"}
     assert pod["spec"]["containers"][0]["volumeMounts"] == [mount]
     secret = next(one for one in JobWorld(job).turn().objects if one.kind == "Secret")
     assert (secret.name, secret.key_pair, secret.upkeep) == ("train-ssh", True, "create")
@@ -106,7 +108,7 @@ def test_ssh_mounts_one_key_pair_everywhere() -> None:
 
 @pytest.mark.parametrize(
     ("argument", "path"),
-    [("--ssh-key-file-path=/home/user/.ssh", "/home/user/.ssh"), ("--no-root", "/etc/volcano/.ssh")],
+    [("--ssh-key-file-path=/opt/user/.ssh", "/opt/user/.ssh"), ("--no-root", "/etc/volcano/.ssh")],
 )
 def test_who_is_not_root_can_read_the_keys(argument: str, path: str) -> None:
     pod = pods_of(a_job(plugins={"ssh": [argument]}))["train-worker-0"]
