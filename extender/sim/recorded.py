@@ -20,6 +20,7 @@ _OF_OTHERS = (
     *(messages.NodeSeen, messages.NodeGone, messages.GroupSeen, messages.GroupGone, messages.TopologySeen),
     *(messages.TopologyGone, messages.HyperNodeSeen, messages.HyperNodeGone, messages.QueueSeen, messages.QueueGone),
     *(messages.BudgetSeen, messages.BudgetGone, messages.NamespaceSeen, messages.NamespaceGone),
+    *(messages.PriorityClassSeen, messages.PriorityClassGone),
 )
 
 
@@ -126,6 +127,7 @@ def events_of(engine: Engine) -> Iterator[messages.WorldEvent]:
     world = engine.world
     yield from (messages.TopologySeen(one) for one in world.topologies.values())
     yield from (messages.HyperNodeSeen(one) for one in world.hypernodes.values())
+    yield from (messages.PriorityClassSeen(*one) for one in world.priority_classes.items())
     yield from (messages.NodeSeen(one) for one in world.nodes.nodes if one is not None)
     for name, queue in world.namespace_queue.items():
         yield messages.NamespaceSeen(name, queue, name in world.managed)

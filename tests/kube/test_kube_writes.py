@@ -8,7 +8,7 @@ import kube_stub
 import pytest
 from kube_stub import fail, ok, pod
 
-from extender.core.model import Lease
+from extender.core.activity import Lease
 from extender.kube import client, errors, feeds, lease, resources, writes
 
 POD = "/api/v1/namespaces/ns/pods/p"

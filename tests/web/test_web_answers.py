@@ -8,7 +8,7 @@ import io
 import json
 import pathlib
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
@@ -18,7 +18,7 @@ from extender import settings
 from extender.core import messages
 from extender.core.answers import Answers
 from extender.core.engine import Engine
-from extender.core.reasons import Reason
+from extender.core.reasons import Evicted, Ground, Reason
 from extender.core.series import STATES, Series
 from extender.web import answers, serve, tls
 from extender.wire.delegation import Asked, Decision, FrontProxy, User
@@ -293,6 +293,52 @@ async def test_what_would_end_its_wait_is_worked_out_for_one_group_and_not_for_l
     assert [one["reason"] for one in status["history"]] == ["InsufficientResources"]
     (listed,) = (await reader.get("workloads"))["items"]
     assert not {"startsWhen", "history"} & set(listed["status"])
+
+
+def leave(world: World, name: str, **fields: Any) -> None:
+    """A pod that ran is drained, and gone."""
+    pod = builders.bound(builders.make_pod(name, **fields), "n", NOW - 60)
+    world.see(pod, replace(pod, terminating=True, evicted=Evicted(Ground.API, NOW)))
+    world.engine.handle(messages.PodGone(pod.uid), NOW)
+
+
+async def test_evictions_are_told_of_a_group_and_of_pods_that_are_gone(world, reader):
+    world.see(builders.make_node("n"), builders.make_group("train", 2))
+    for name, fields in (
+        ("t-0", {"group": "train"}),
+        ("t-1", {"group": "train"}),
+        ("solo", {}),
+        ("m-0", {"group": "m"}),
+    ):
+        leave(world, name, **fields)
+    status = (await reader.get("namespaces/team/workloads/muster:train"))["status"]
+    (told,) = status["evictions"]
+    assert (status["phase"], told["rule"], told["pods"], told["at"]) == (
+        *("Pending", "EvictionByEvictionAPI", 2, "1970-01-12T13:46:40Z"),
+    )
+    numbers = "node n, evicted 2, lost-seconds 120, checkpoint none"
+    assert told["message"] == f"not by Muster: somebody evicted it, as a drain of its node does ({numbers})"
+    gone = {"pod:t-1": "muster:train", "pod:solo": None, "muster:m": None, "pod:m-0": "muster:m"}
+    for name, group in gone.items():
+        found = await reader.get(f"namespaces/team/workloads/{name}")
+        assert found["metadata"]["name"] == name
+        assert (found["status"]["phase"], found["status"].get("group")) == ("Gone", group)
+        assert len(found["status"]["evictions"]) == 1
+        _, table, _ = await reader.ask(f"{API}/namespaces/team/workloads/{name}", Accept=TABLE)
+        assert table["rows"][0]["cells"][:2] == [name, "Gone"]
+    assert [one["metadata"]["name"] for one in (await reader.get("workloads"))["items"]] == ["muster:train"]
+    for path in ("other/workloads/pod:solo", "team/workloads/native:solo", "team/workloads/pod:t-2"):
+        assert await reader.refused(f"namespaces/{path}") == (404, "NotFound")
+
+
+async def test_a_pod_that_is_there_again_is_told_of_as_it_is_with_the_evictions_of_its_name(world, reader):
+    world.see(builders.make_node("n"))
+    for name, fields in (("solo", {}), ("t-0", {"group": "t"})):
+        leave(world, name, **fields)
+        world.see(builders.make_pod(name, uid=f"new-{name}", **fields))
+    status = (await reader.get("namespaces/team/workloads/pod:solo"))["status"]
+    assert (status["phase"], len(status["evictions"])) == ("Pending", 1)
+    assert await reader.refused("namespaces/team/workloads/pod:t-0") == (404, "NotFound")
 
 
 async def test_a_list_comes_in_pages_that_together_are_all_and_nothing_twice(world, reader, monkeypatch):
