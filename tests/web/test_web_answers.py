@@ -4,148 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
-import json
-import pathlib
 import ssl
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
 import pytest
 
-from extender import settings
 from extender.core import messages
-from extender.core.answers import Answers
-from extender.core.engine import Engine
-from extender.core.reasons import Evicted, Ground, Reason
-from extender.core.series import STATES, Series
-from extender.web import answers, serve, tls
+from extender.core.reasons import Reason
+from extender.core.series import STATES
+from extender.web import answers
 from extender.wire.delegation import Asked, Decision, FrontProxy, User
 from tests import builders
 from tests.builders import GPU
-
-CERTS = pathlib.Path(__file__).parent / "certs"
-API = "/apis/visibility.muster.dev/v1alpha1"
-NOW = 1_000_000.0
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-
-
-def authority(of: str) -> str:
-    return (CERTS / f"ca-{of}.crt").read_text()
-
-
-def front_proxy(*names: str, of: str = "a") -> FrontProxy:
-    return FrontProxy(
-        authority(of), frozenset(names), ("x-remote-user",), (), ("x-remote-group",), ("x-remote-extra-",)
-    )
-
-
-@dataclass
-class World:
-    """What the server is told, changed by a test at will."""
-
-    engine: Engine = field(default_factory=lambda: Engine(10_000))
-    series: Series = field(default_factory=Series)
-    proxy: FrontProxy | None = field(default_factory=lambda: front_proxy("client-a"))
-    decision: Decision | Exception = field(default_factory=lambda: Decision(True))
-    silent: Reason | None = None
-    reviewed: list[tuple[User, Asked]] = field(default_factory=list)
-    told: list[tuple[str, int]] = field(default_factory=list)
-
-    async def review(self, user: User, asked: Asked) -> Decision:
-        self.reviewed.append((user, asked))
-        if isinstance(self.decision, Exception):
-            raise self.decision
-        return self.decision
-
-    def answer(self, resource: str, code: int, seconds: float) -> None:
-        assert seconds >= 0
-        self.told.append((resource, code))
-
-    def see(self, *things: Any) -> None:
-        for thing in things:
-            self.engine.handle(builders.seen(thing), NOW)
-        self.engine.handle(messages.Tick(), NOW)
-
-
-@pytest.fixture
-def world() -> World:
-    made = World()
-    made.engine.handle(messages.ActivityChanged(True), NOW)
-    return made
-
-
-@pytest.fixture
-async def port(world):
-    handlers = answers.Handlers(
-        Answers(world.engine),
-        world.series,
-        front_proxy=lambda: world.proxy,
-        review=world.review,
-        silent=lambda: world.silent,
-        wall=lambda: NOW,
-        metrics=world,
-    )
-    pair = settings.KeyPair(str(CERTS / "server-a.crt"), str(CERTS / "server-a.key"))
-    context = tls.asking_context(pair, lambda: world.proxy.authority if world.proxy else "")
-    async with serve.serve(handlers.application(), settings.Listen("127.0.0.1", 0), context) as number:
-        yield number
-
-
-def context(shown: str | None) -> ssl.SSLContext:
-    """A client that trusts the server and shows a certificate, or none."""
-    made = ssl.create_default_context(cafile=str(CERTS / "ca-a.crt"))
-    if shown is not None:
-        made.load_cert_chain(CERTS / f"{shown}.crt", CERTS / f"{shown}.key")
-    return made
-
-
-@dataclass
-class Reader:
-    """Asks as kube-apiserver does for a user."""
-
-    port: int
-    session: aiohttp.ClientSession
-
-    async def ask(
-        self, path: str, *, method: str = "GET", shown: str | None = "client-a", user: str = "ann", **headers: str
-    ) -> tuple[int, Any, aiohttp.ClientResponse]:
-        sent = {name.replace("_", "-"): value for name, value in headers.items()} | (
-            {"X-Remote-User": user} if user else {}
-        )
-        url = f"https://127.0.0.1:{self.port}{path}"
-        async with self.session.request(method, url, headers=sent, ssl=context(shown)) as answer:
-            plain = answer.content_type != "application/json"
-            return answer.status, await (answer.text() if plain else answer.json()), answer
-
-    async def post(self, path: str, content: Any) -> tuple[int, Any, aiohttp.ClientResponse]:
-        """The same with a body: JSON data, or bytes."""
-        body = io.BytesIO(content if isinstance(content, bytes) else json.dumps(content).encode())
-        url, sent = f"https://127.0.0.1:{self.port}{path}", {"X-Remote-User": "ann", "Content-Type": "application/json"}
-        async with self.session.post(url, headers=sent, ssl=context("client-a"), data=body) as answer:
-            return answer.status, await answer.json(), answer
-
-    async def get(self, path: str, **options: str) -> Any:
-        """An answer that is wanted to succeed."""
-        status, body, _ = await self.ask(f"{API}/{path}", **options)
-        assert status == 200, body
-        return body
-
-    async def refused(self, path: str, **options: Any) -> tuple[int, str]:
-        """Status and reason of a refusal, which must be a sound Status object."""
-        status, body, _ = await self.ask(path if path.startswith("/") else f"{API}/{path}", **options)
-        assert (body["kind"], body["apiVersion"], body["status"]) == ("Status", "v1", "Failure")
-        assert body["code"] == status
-        assert body["message"]
-        return status, body["reason"]
-
-
-@pytest.fixture
-async def reader(port):
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
-        yield Reader(port, session)
-
+from tests.web.asking import API, NOW, TABLE, front_proxy
 
 # --- who is believed ---------------------------------------------------------------------------------
 
@@ -293,52 +165,6 @@ async def test_what_would_end_its_wait_is_worked_out_for_one_group_and_not_for_l
     assert [one["reason"] for one in status["history"]] == ["InsufficientResources"]
     (listed,) = (await reader.get("workloads"))["items"]
     assert not {"startsWhen", "history"} & set(listed["status"])
-
-
-def leave(world: World, name: str, **fields: Any) -> None:
-    """A pod that ran is drained, and gone."""
-    pod = builders.bound(builders.make_pod(name, **fields), "n", NOW - 60)
-    world.see(pod, replace(pod, terminating=True, evicted=Evicted(Ground.API, NOW)))
-    world.engine.handle(messages.PodGone(pod.uid), NOW)
-
-
-async def test_evictions_are_told_of_a_group_and_of_pods_that_are_gone(world, reader):
-    world.see(builders.make_node("n"), builders.make_group("train", 2))
-    for name, fields in (
-        ("t-0", {"group": "train"}),
-        ("t-1", {"group": "train"}),
-        ("solo", {}),
-        ("m-0", {"group": "m"}),
-    ):
-        leave(world, name, **fields)
-    status = (await reader.get("namespaces/team/workloads/muster:train"))["status"]
-    (told,) = status["evictions"]
-    assert (status["phase"], told["rule"], told["pods"], told["at"]) == (
-        *("Pending", "EvictionByEvictionAPI", 2, "1970-01-12T13:46:40Z"),
-    )
-    numbers = "node n, evicted 2, lost-seconds 120, checkpoint none"
-    assert told["message"] == f"not by Muster: somebody evicted it, as a drain of its node does ({numbers})"
-    gone = {"pod:t-1": "muster:train", "pod:solo": None, "muster:m": None, "pod:m-0": "muster:m"}
-    for name, group in gone.items():
-        found = await reader.get(f"namespaces/team/workloads/{name}")
-        assert found["metadata"]["name"] == name
-        assert (found["status"]["phase"], found["status"].get("group")) == ("Gone", group)
-        assert len(found["status"]["evictions"]) == 1
-        _, table, _ = await reader.ask(f"{API}/namespaces/team/workloads/{name}", Accept=TABLE)
-        assert table["rows"][0]["cells"][:2] == [name, "Gone"]
-    assert [one["metadata"]["name"] for one in (await reader.get("workloads"))["items"]] == ["muster:train"]
-    for path in ("other/workloads/pod:solo", "team/workloads/native:solo", "team/workloads/pod:t-2"):
-        assert await reader.refused(f"namespaces/{path}") == (404, "NotFound")
-
-
-async def test_a_pod_that_is_there_again_is_told_of_as_it_is_with_the_evictions_of_its_name(world, reader):
-    world.see(builders.make_node("n"))
-    for name, fields in (("solo", {}), ("t-0", {"group": "t"})):
-        leave(world, name, **fields)
-        world.see(builders.make_pod(name, uid=f"new-{name}", **fields))
-    status = (await reader.get("namespaces/team/workloads/pod:solo"))["status"]
-    assert (status["phase"], len(status["evictions"])) == ("Pending", 1)
-    assert await reader.refused("namespaces/team/workloads/pod:t-0") == (404, "NotFound")
 
 
 async def test_a_list_comes_in_pages_that_together_are_all_and_nothing_twice(world, reader, monkeypatch):
