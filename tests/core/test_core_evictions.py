@@ -218,9 +218,10 @@ def test_reasons_and_notes_of_a_group_that_waits_are_one_budget() -> None:
     began = engine.now
     for life in range(1, 90):
         lost = member(0, life)
-        effects = engine.see(lost) + engine.tick(20) + leave(engine, lost) + engine.ticks(40, 20)
+        effects = engine.see(lost, builders.make_queue("default", closed=bool(life % 2))) + engine.tick(20)
+        effects += leave(engine, lost) + engine.ticks(40, 20)
         written += [(engine.now, 2) for one in effects if isinstance(one, NoteEviction | StateGroup)]
-    assert engine.reason(TRAIN) is Reason.MEMBERS
+    assert engine.reason(TRAIN) in (Reason.MEMBERS, Reason.QUEUE_CLOSED)
     for at, _ in written:
         assert sum(calls for other, calls in written if at <= other < at + 3600) <= 10
     assert written[-1][0] > began + 600
