@@ -49,6 +49,8 @@ class Recorded:
         self.first: float | None = None
         self.last = 0.0
         self._of: dict[PodUid, Job] = {}
+        #: pods of ours that have ended, or are on their way: when their objects go says nothing more
+        self._past: set[PodUid] = set()
         #: jobs whose newest pod we evicted, by controller and group, and for whom another pod is to come
         self._evicted: dict[object, list[Job]] = {}
         self._evicting: set[PodUid] = set()
@@ -73,6 +75,8 @@ class Recorded:
                 self._pod(pod, at)
             case messages.PodGone(uid) if uid in self._of:
                 self._end(uid, at)
+            case messages.PodGone(uid) if uid in self._past:
+                self._past.discard(uid)
             case messages.EffectDone(messages.Evict(uid), error) if error:
                 self._evicting.discard(uid)
             case messages.PodSeen() | messages.PodGone():
@@ -107,6 +111,7 @@ class Recorded:
 
     def _end(self, uid: PodUid, at: float) -> None:
         job = self._of.pop(uid)
+        self._past.add(uid)
         if uid in self._evicting:
             self._evicting.discard(uid)
             if job.pod.owner is not None:
