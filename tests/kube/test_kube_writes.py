@@ -286,6 +286,7 @@ async def test_the_preferred_version_that_has_the_resource_is_taken(api: client.
         "/api/v1/namespaces",
         "/apis/muster.dev/v1alpha1/queues",
         "/apis/policy/v1/poddisruptionbudgets",
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
     ]
 
 
