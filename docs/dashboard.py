@@ -14,6 +14,15 @@ DOCS = "${docs}"
 SOURCE = {"type": "prometheus", "uid": "${source}"}
 _QUEUE, _POOL = 'queue=~"$queue"', 'pool=~"$pool"'
 _HEIGHT, _WIDTH = 8, 12
+#: all fields that Grafana's own schema requires, so that nothing is left to what a version fills in
+_OPTIONS = {
+    "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
+    "tooltip": {"mode": "multi", "sort": "desc"},
+}
+_LINK = {
+    **{"type": "link", "icon": "external link", "targetBlank": True, "tags": []},
+    **{"asDropdown": False, "includeVars": False, "keepTime": False},
+}
 _ALLOCATED = f'sum(muster_extender_pool_gpus{{{_POOL},state="allocated"}}) / sum(muster_extender_pool_gpus{{{_POOL}}})'
 
 
@@ -186,7 +195,7 @@ def dashboard() -> dict[str, Any]:
         "time": {"from": "now-24h", "to": "now"},
         "templating": {"list": [_source(), *map(_variable, ("queue", "pool")), _before(), _docs()]},
         "links": [
-            {"title": title, "type": "link", "url": f"{DOCS}/{name}.md", "targetBlank": True}
+            _LINK | {"title": title, "tooltip": title, "url": f"{DOCS}/{name}.md"}
             for title, name in (("Troubleshooting", "troubleshooting"), ("Metrics", "metrics"), ("Queues", "queues"))
         ],
         "annotations": {"list": []},
@@ -245,7 +254,7 @@ def _panel(number: int, panel: Panel, left: int, top: int) -> dict[str, Any]:
         "datasource": SOURCE,
         "gridPos": {"h": _HEIGHT, "w": _WIDTH, "x": left, "y": top},
         "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0, "custom": drawn}, "overrides": []},
-        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
+        "options": _OPTIONS,
         "targets": [
             {"refId": chr(ord("A") + place), "datasource": SOURCE, "expr": query, "legendFormat": legend}
             for place, (query, legend) in enumerate(panel.queries)

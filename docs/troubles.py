@@ -110,8 +110,10 @@ def _reasons() -> Iterator[str]:
 
 def _evictions() -> Iterator[str]:
     yield "\n## Why a pod was evicted\n"
-    yield "The pod's annotation `muster.dev/evicted`, its Event and the group's newest eviction name the rule, for whom"
-    yield "it went, and what was lost. A pod that leaves without that annotation was not evicted by Muster.\n"
+    yield "`kubectl muster why` and `history`, the live answers, the web page and the newest eviction in the group's"
+    yield "object name the rule and what was lost. A pod that Muster evicts has the annotation `muster.dev/evicted` and"
+    yield "an Event, which also name for whom it goes. Evictions by others are told as far as the pod's condition"
+    yield "`DisruptionTarget` says it; a pod that its owner or a user deletes was not evicted.\n"
     yield "| rule | what it means |\n|---|---|"
     for ground in Ground:
         yield f"| `{ground}` | {explain.EVICTED[ground]} |"

@@ -207,6 +207,7 @@ ALLOWED: list[tuple[str, str, str, str]] = [
     ("create", "pods/binding", "tenant", "p"),
     ("create", "pods/eviction", "tenant", "p"),
     *((verb, "poddisruptionbudgets.policy", "", "") for verb in ("list", "watch")),
+    *((verb, "priorityclasses.scheduling.k8s.io", "", "") for verb in ("list", "watch")),
     ("create", "events.events.k8s.io", "tenant", ""),
     ("patch", "podgroups.muster.dev/status", "tenant", "g"),
     ("patch", "podgroups.scheduling.k8s.io/status", "tenant", "g"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from e2e import kube, objects, waiting
+from e2e import kube, objects, scenes, waiting
 from e2e.scenes import SOON, Scene
 
 MakeNodes = Callable[..., list[str]]
@@ -165,6 +165,27 @@ def test_objects_with_impossible_values_are_named_and_all_else_goes_on(scene: Sc
     # Mended, it starts.
     scene.kube.patch("podgroups.scheduling.x-k8s.io", "bad0", {"spec": {"minMember": 1}}, scene.namespace)
     scene.wait_started("bad0", 1)
+
+
+def test_a_priority_class_of_a_group_lowers_it_as_soon_as_there_is_one(
+    scene: Scene, make_nodes: MakeNodes, queue: str
+) -> None:
+    (node,) = make_nodes(1)
+    scene.fill(node, 8)
+    low = f"{scene.namespace}-low"
+    for source in ("muster", "volcano"):
+        scene.group(source, 1, source, queue=queue, spec={"priorityClassName": low})
+        scene.gang(source, 1, gpus=8, source=source)
+        scene.wait_says(source, "InvalidRequest", source)
+        assert f"there is no PriorityClass {low}" in str(scene.get_group(source, source))
+    scene.group("later", 1, queue=queue)
+    scene.gang("later", 1, gpus=8)
+    with scenes.priority_classes(scene.kube, **{low: -5}):
+        for source in ("muster", "volcano"):
+            scene.wait_says(source, "InsufficientResources", source)
+        scene.delete("filler")
+        scene.wait_bound("later", 1)
+        assert (scene.bound("muster"), scene.bound("volcano")) == ({}, {})
 
 
 # -- topology

@@ -123,6 +123,61 @@ def test_a_preempted_gang_is_told_for_whom_by_which_rule_and_at_what_cost(
     assert "Preempted" in plugin.shows("events")
 
 
+def test_evictions_by_others_are_told_of_groups_and_of_pods_that_are_gone(
+    scene: Scene, make_nodes: MakeNodes, plugin: Plugin, queue: str
+) -> None:
+    first, second = make_nodes(2)
+    for name, gpus in (("tainted", 4), ("drained", 2)):  # the one fills a node, so that the others stand together
+        scene.group(name, 2, queue=queue)
+        scene.gang(name, 2, gpus=gpus)
+        scene.wait_bound(name, 2)
+    scene.pod("solo", 4, queue=queue)
+    waiting.wait_for(lambda: scene.bound().get("solo"), SOON, "solo is bound")
+    (node,) = set(scene.bound("tainted").values())
+    with priority_classes(scene.kube, **{f"{scene.namespace}-high": 20}):
+        taint = {"key": "broken", "value": "", "effect": "NoExecute"}
+        scene.kube.patch("nodes", node, {"spec": {"taints": [taint]}})
+        for number in range(2):
+            body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": f"drained-{number}"}}
+            scene.kube.request("POST", f"/api/v1/namespaces/{scene.namespace}/pods/drained-{number}/eviction", body)
+        priority = {"priorityClassName": f"{scene.namespace}-high"}
+        scene.pod("theirs", 8, scheduler="default-scheduler", spec=priority)
+        waiting.wait_for(lambda: scene.bound(), SOON, "they are gone", until=lambda left: set(left) == {"theirs"})
+    (rest,) = {first, second} - {node}
+    wanted = {
+        "tainted": (
+            "DeletionByTaintManager",
+            f"its node got a taint that it does not tolerate (node {node}, evicted 2",
+        ),
+        "drained": (
+            "EvictionByEvictionAPI",
+            f"somebody evicted it, as a drain of its node does (node {rest}, evicted 2",
+        ),
+    }
+    for name, (rule, words) in wanted.items():
+        last = waiting.wait_for(
+            lambda name=name: scene.get_group(name).get("status", {}).get("lastEviction"),
+            SOON,
+            f"the eviction of {name} is on record",
+            until=lambda last: last is not None and "evicted 2" in last["message"],
+        )
+        told = plugin.tells("why", name)
+        assert told["evicted"] == last
+        assert (last["rule"], last["message"].startswith(f"not by Muster: {words}, lost-seconds ")) == (rule, True)
+        assert [(one["rule"], one["pods"]) for one in told["evictions"]] == [(rule, 2)]
+        assert [one["message"] for one in told["history"] if one["reason"] == rule] == [last["message"]]
+        assert plugin.tells("why", f"pod/{name}-1")["evicted"] == last
+    told = plugin.tells("why", "pod/solo")
+    assert (told["name"], told["phase"], told["queue"]) == ("pod:solo", "Gone", queue)
+    assert told["evicted"]["rule"] == "PreemptionByScheduler"
+    assert f"(node {rest}, evicted 1, lost-seconds " in told["evicted"]["message"]
+    assert [one["reason"] for one in told["history"]] == ["PreemptionByScheduler"]
+    rules = {"PreemptionByScheduler", *(rule for rule, _ in wanted.values())}
+    waiting.wait_for(
+        lambda: plugin.shows("events"), SOON, "Events of all", until=lambda text: rules <= set(text.split())
+    )
+
+
 def test_a_plan_tells_what_becomes_of_a_job_and_creates_nothing(
     scene: Scene, make_nodes: MakeNodes, plugin: Plugin, queue: str, tmp_path: pathlib.Path
 ) -> None:

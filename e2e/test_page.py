@@ -145,7 +145,15 @@ def test_a_gang_is_seen_waiting_starting_and_running_in_the_words_of_its_status(
     screen.photograph("running")
 
 
-def test_an_eviction_is_on_the_timeline_with_its_cause(
+def wait_evicted(screen: pages.Screen, name: str) -> str:
+    """Wait until the list of evictions has this group; what it says."""
+    told = waiting.wait_for(
+        lambda: [one for one in screen.page.texts("#evictions .events li") if name in one], SOON, f"{name} is told of"
+    )
+    return told[0]
+
+
+def test_an_eviction_is_on_the_timeline_with_its_cause_whoever_did_it(
     scene: Scene, make_nodes: MakeNodes, queue: str, look: Callable[..., pages.Screen], admin: str
 ) -> None:
     make_nodes(1)
@@ -159,16 +167,20 @@ def test_an_eviction_is_on_the_timeline_with_its_cause(
         scene.group("high", 1, queue=queue)
         scene.gang("high", 1, 8, queue=queue, spec=high)
         scene.wait_running("high")
-        told = waiting.wait_for(
-            lambda: screen.page.texts("#evictions .events li"),
-            SOON,
-            "the eviction is told",
-            until=lambda items: [one for one in items if f"{scene.namespace}/low" in one],
-        )
-    assert "Preempted" in told[0]
-    assert "2 pods" in told[0]
-    assert scene.get_group("low")["status"]["lastEviction"]["message"] in told[0]
-    assert screen.page.evaluate("document.querySelectorAll('#evictions .strip circle').length") == 1
+        ours = wait_evicted(screen, f"{scene.namespace}/low")
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "high-0"}}
+        scene.kube.request("POST", f"/api/v1/namespaces/{scene.namespace}/pods/high-0/eviction", body)
+        theirs = wait_evicted(screen, f"{scene.namespace}/high")
+    assert "Preempted" in ours
+    assert "2 pods" in ours
+    assert scene.get_group("low")["status"]["lastEviction"]["message"] in ours
+    assert "EvictionByEvictionAPI" in theirs
+    assert "not by Muster: somebody evicted it" in theirs
+    read = "[...document.querySelectorAll('#evictions .strip circle title')].map((one) => one.textContent)"
+    titles = screen.page.evaluate(read)
+    assert sorted(one.partition(":")[0] for one in titles if scene.namespace in one) == [
+        f"{scene.namespace}/{name}" for name in ("high", "low")
+    ]
     assert screen.unnamed() == []
     screen.photograph("evicted")
 

@@ -166,8 +166,6 @@ class _Process:
             self._owner.post(messages.ActivityChanged(active))
 
     def _carry_out(self, effect: messages.Effect, cause: str) -> None:
-        if self._showing is not None and isinstance(effect, messages.Evict):
-            self._showing.evicting(effect)
         self._dispatcher.put(effect, cause)
 
     async def _write(self, effect: messages.Effect) -> None:

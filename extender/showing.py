@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from typing import NoReturn, TypeVar
 
 from extender import settings
-from extender.core import messages
 from extender.core.answers import Answers
 from extender.core.engine import Engine
 from extender.core.reasons import Reason
@@ -41,7 +40,6 @@ class Showing:
         metrics: answers.Metrics,
     ) -> None:
         self._told = told
-        self._wall = wall
         self._tokens = reviews.Tokens(api, time.monotonic)
         self._reviews = reviews.Reviews(api, time.monotonic)
         self._streams = streams.Streams(
@@ -57,10 +55,6 @@ class Showing:
         """Start what must not end."""
         running.start("page", self._serve())
         running.start("page tables", self._streams.run())
-
-    def evicting(self, effect: messages.Evict) -> None:
-        """An eviction was decided."""
-        self._streams.board.note(effect, self._wall())
 
     async def _authenticate(self, token: str) -> delegation.User | None:
         return await _answered(self._tokens.user(token))

@@ -6,7 +6,7 @@ server keeps for an hour unless it is told otherwise; gives one list in order. M
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from extender.cli import events, naming, tables
@@ -18,6 +18,8 @@ from extender.wire.fields import seconds_of
 Object = dict[str, Any]
 #: an Event of a reason is written so long after it begins at most, when nothing else is due
 _SAME_SECONDS = 5.0
+#: pods that are evicted in one go leave within this time
+_ONE_GO_SECONDS = 60.0
 
 
 async def gather(cluster: Cluster, namespace: str, text: str) -> Object:
@@ -44,11 +46,13 @@ async def together(cluster: Cluster, namespace: str, text: str) -> tuple[naming.
 def of(subject: naming.Subject, told: list[Object]) -> list[Object]:
     """The history of a subject, out of its status and these Events."""
     live = [one for one in subject.status.get("history", []) if isinstance(one, dict)]
-    return merged(live, [one for one in told if (one["kind"], one["object"]) in subject.named])
+    evictions = naming.evictions(subject.status)
+    return merged(live, [one for one in told if (one["kind"], one["object"]) in subject.named], evictions)
 
 
-def merged(live: list[Object], told: list[Object]) -> list[Object]:
-    """Both in order; an Event that says what the live history says at that time adds its numbers to it."""
+def merged(live: list[Object], told: list[Object], evictions: Sequence[Object] = ()) -> list[Object]:
+    """All in order; an Event that says what the live history says at that time adds its numbers to it, and one of an
+    eviction that the live answer tells is left out."""
     found = [
         {"at": one.get("since", ""), "reason": one.get("reason", ""), "message": one.get("message", "")} for one in live
     ]
@@ -56,9 +60,17 @@ def merged(live: list[Object], told: list[Object]) -> list[Object]:
         same = next((one for one in found if _same(one, event)), None)
         if same is not None:
             same["message"] = event["message"]
-        else:
+        elif not any(_of(event, one) for one in evictions):
             found.append({name: event[name] for name in ("at", "reason", "message")})
+    found += [{"at": one["at"], "reason": one["rule"], "message": one["message"]} for one in evictions]
     return sorted(found, key=lambda one: seconds_of(one["at"]) or 0.0)
+
+
+def _of(event: Object, eviction: Object) -> bool:
+    """Whether an Event tells of this eviction: as much as was known of it then."""
+    at, said = seconds_of(eviction["at"]), seconds_of(event["at"])
+    near = at is not None and said is not None and abs(said - at) <= _ONE_GO_SECONDS
+    return event["reason"] == eviction["rule"] and (near or event["message"] == eviction["message"])
 
 
 def _same(one: Object, event: Object) -> bool:

@@ -20,6 +20,7 @@ from extender.core.model import Pod
 from extender.kube import resources
 from extender.kube.feeds import GROUP_RESOURCES
 from extender.wire import answers, objects
+from extender.wire.fields import seconds_of
 from extender.wire.kinds import KINDS
 from extender.wire.makers import recognitions_of
 
@@ -65,6 +66,11 @@ class Subject:
     named: set[tuple[str, str]] = field(default_factory=set)
 
     @property
+    def gone(self) -> bool:
+        """True when it is not there any more, and only its eviction is remembered."""
+        return self.status.get("phase") == answers.GONE
+
+    @property
     def title(self) -> str:
         """The name that tells it from others."""
         return answers.name_of(self.source, self.name)
@@ -91,7 +97,9 @@ async def find(cluster: Cluster, namespace: str, text: str) -> Subject:
     source, name = parse(text)
     sources = [source] if source is not None else list(Source)
     looked = await asyncio.gather(*(_look(cluster, namespace, one, name) for one in sources))
-    found = {one.title: one for one in reversed(looked) if one is not None}  # a pod may bear the name of its group
+    there = [one for one in looked if one is not None]
+    there = [one for one in there if not one.gone] or there
+    found = {one.title: one for one in reversed(there)}  # a pod may bear the name of its group
     if not found and source is None:
         made = [await _group(cluster, namespace, Source.OWNER, f"{kind.word}{MARK}{name}") for kind in _MAKERS]
         found = {one.title: one for one in made if one is not None}
@@ -124,10 +132,9 @@ async def _group(cluster: Cluster, namespace: str, source: Source, name: str) ->
     if content is None and live is None:
         return None
     told = _status(live) or stated.of_group(source, content or {})
-    subject = Subject(source, namespace, name, told, live is not None, named={("PodGroup", name)})
-    if content is not None:
-        subject.evicted = stated.evicted_group(source, content)
-    return subject
+    written = None if content is None else stated.evicted_group(source, content)
+    evicted = _newest(told, written)
+    return Subject(source, namespace, name, told, live is not None, evicted, named={("PodGroup", name)})
 
 
 async def _object(cluster: Cluster, namespace: str, source: Source, name: str) -> Object | None:
@@ -137,15 +144,18 @@ async def _object(cluster: Cluster, namespace: str, source: Source, name: str) -
 
 
 async def _pod(cluster: Cluster, namespace: str, name: str) -> Subject | None:
-    """A pod alone, or the group that it belongs to."""
+    """A pod alone, or the group that it belongs to; of one that was evicted and is gone what the extender remembers."""
     content = await cluster.get(resources.PODS, namespace, name)
+    title = answers.name_of(Source.POD, name)
     if content is None:
-        return None
+        told = _status(await cluster.workload(namespace, title))
+        named = {("Pod", name)}
+        return Subject(Source.POD, namespace, name, told, True, _newest(told, None), named=named) if told else None
     pod = objects.decode_pod(content)
     if not pod.ours:
         mend = f"{pod.scheduler} schedules it: `kubectl describe pod {name}`; ours have schedulerName muster"
         raise Problem(f'pod "{name}" in namespace {namespace} is none of Muster\'s', mend)
-    evicted = stated.evicted_pod(content)
+    evicted = stated.evicted_pod(pod)
     if not pod.group.lone:
         subject = await _group(cluster, namespace, pod.group.source, pod.group.name)
         if subject is None:  # its mark names what does not exist, and nothing is answered
@@ -153,14 +163,29 @@ async def _pod(cluster: Cluster, namespace: str, name: str) -> Subject | None:
         subject.pod, subject.pod_evicted = pod, evicted
         subject.named.add(("Pod", name))
         return subject
-    live = await cluster.workload(namespace, answers.name_of(Source.POD, name))
+    live = await cluster.workload(namespace, title)
     for group in _of_maker(pod) if live is None else ():
         if (made := await _group(cluster, namespace, Source.OWNER, group)) is not None:
             made.pod, made.pod_evicted = pod, evicted
             made.named.add(("Pod", name))
             return made
     told = _status(live) or stated.of_pod(pod)
-    return Subject(Source.POD, namespace, name, told, live is not None, evicted, named={("Pod", name)})
+    newest = evicted or _newest(told, None)
+    return Subject(Source.POD, namespace, name, told, live is not None, newest, named={("Pod", name)})
+
+
+def _newest(told: Object, written: Object | None) -> Object | None:
+    """The newest eviction, of those that the live answer has and the one that stands in the object."""
+    found = [*evictions(told), *([] if written is None else [written])]
+    newest = max(found, key=lambda one: seconds_of(one["at"]) or 0.0, default=None)
+    return None if newest is None else {name: newest[name] for name in ("rule", "at", "message")}
+
+
+def evictions(told: Object) -> list[Object]:
+    """Those that a live answer has, the oldest first."""
+    found = told.get("evictions")
+    items = found if isinstance(found, list) else []
+    return [{"rule": "", "at": "", "message": ""} | one for one in items if isinstance(one, dict)]
 
 
 def _of_maker(pod: Pod) -> Iterator[str]:

@@ -9,27 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
 from extender.core import explain
 from extender.core.explain import TEXT
 from extender.core.ids import QUEUE_GATE, Source
 from extender.core.model import Group, Pod
-from extender.core.reasons import Detail, Ground, Reason
+from extender.core.reasons import NOT_OURS, Reason
 from extender.core.stating import PENDING, RUNNING
-from extender.wire import evictions, objects, status
+from extender.wire import answers, departed, objects, status
 from extender.wire.groups import WHY_ANNOTATION
 
 Object = dict[str, Any]
-#: reasons of the condition DisruptionTarget
-_BY_OTHERS = {
-    "PreemptionByScheduler": "a scheduler preempted it for a pod of higher priority",
-    "DeletionByTaintManager": "its node got a taint that it does not tolerate",
-    "EvictionByEvictionAPI": "somebody evicted it, as a drain of its node does",
-    "DeletionByPodGC": "its node is gone",
-    "TerminationByKubelet": "its kubelet ended it: the node was short of something, or was shut down",
-}
-_GROUNDS = {ground.value: ground for ground in Ground}
 
 
 def of_group(source: Source, content: Object) -> Object:
@@ -71,32 +60,18 @@ def of_pod(pod: Pod) -> Object:
 
 def evicted_group(source: Source, content: Object) -> Object | None:
     """Rule, time and sentence of the newest eviction of members; None when there is none on record."""
-    if source is Source.MUSTER:
-        last = _mapping(_mapping(content, "status"), "lastEviction")
-        return _record(last.get("rule"), last.get("at"), last.get("message")) if last else None
-    if source is Source.NATIVE:
-        found = _condition(_mapping(content, "status"), evictions.EVICTED_CONDITION)
-        return _record(found.get("reason"), found.get("lastTransitionTime"), found.get("message")) if found else None
-    return _written(_annotation(content, evictions.LAST_EVICTION_ANNOTATION))
+    found = departed.last_of(source, content)
+    return None if found is None else dict(zip(("rule", "at", "message"), found, strict=True))
 
 
-def evicted_pod(content: Object) -> Object | None:
+def evicted_pod(pod: Pod) -> Object | None:
     """The same of a pod, which leaves for it, whoever evicted it; a record of ours without that is no fact yet."""
-    found = _written(_annotation(content, evictions.EVICTED_ANNOTATION))
-    if found is None:
-        return _evicted_by_others(_condition(_mapping(content, "status"), "DisruptionTarget"))
-    leaving = _mapping(content, "metadata").get("deletionTimestamp") is not None
-    return found if leaving else found | {"pending": True}
-
-
-def _evicted_by_others(condition: Object) -> Object | None:
-    """What Kubernetes itself notes of a pod that leaves before its end."""
-    if condition.get("status") != "True":
+    if pod.evicted is None:
         return None
-    reason, said = str(condition.get("reason") or ""), str(condition.get("message") or "")
-    words = _BY_OTHERS.get(reason, "it leaves before its end")
-    message = f"not by Muster: {words}{f' ({said})' if said else ''}"
-    return _record(reason, condition.get("lastTransitionTime"), message)
+    ground, at = pod.evicted.ground, pod.evicted.at
+    told: Object = {"rule": ground.value, "at": answers.time_text(at) if at else ""}
+    told["message"] = explain.why_evicted(ground, pod.evicted.detail)
+    return told if pod.terminating or pod.ended or ground in NOT_OURS else told | {"pending": True}
 
 
 def _why(source: Source, content: Object, stated: Mapping[str, Any]) -> tuple[str, str]:
@@ -104,10 +79,10 @@ def _why(source: Source, content: Object, stated: Mapping[str, Any]) -> tuple[st
     if source is Source.MUSTER:
         return str(stated.get("reason") or ""), str(stated.get("message") or "")
     if source is Source.NATIVE:
-        found = _condition(stated, status.NATIVE_SCHEDULED)
+        found = departed.condition_of(stated, status.NATIVE_SCHEDULED) or {}
         return _split(str(found.get("message") or "")) if found.get("status") == "False" else ("", "")
     if source is Source.VOLCANO:
-        found = _condition(stated, "Unschedulable")
+        found = departed.condition_of(stated, "Unschedulable") or {}
         scheduled = stated.get("phase") == RUNNING
         return ("", "") if scheduled else (str(found.get("reason") or ""), str(found.get("message") or ""))
     return _split(_annotation(content, WHY_ANNOTATION))
@@ -132,31 +107,6 @@ def _members(group: Group, stated: Mapping[str, Any]) -> Object:
 
 def _in_queue(pod: Pod) -> Object:
     return {} if pod.queue is None else {"queue": pod.queue}
-
-
-def _written(text: str) -> Object | None:
-    """A record in JSON, in words: as the Event of the eviction has them."""
-    try:
-        facts = orjson.loads(text) if text else None
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(facts, dict):
-        return None
-    rule, at = facts.pop("rule", None), facts.pop("at", None)
-    detail: Detail = tuple((name, value) for name, value in facts.items() if isinstance(value, str | int))
-    ground = _GROUNDS.get(rule) if isinstance(rule, str) else None
-    return _record(rule, at, explain.why_evicted(ground, detail) if ground is not None else "")
-
-
-def _record(rule: object, at: object, message: object) -> Object:
-    told = {"rule": rule, "at": at, "message": message}
-    return {name: value if isinstance(value, str) else "" for name, value in told.items()}
-
-
-def _condition(stated: Mapping[str, Any], kind: str) -> Object:
-    conditions = stated.get("conditions")
-    found = [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
-    return next((one for one in found if one.get("type") == kind), {})
 
 
 def _annotation(content: Object, name: str) -> str:

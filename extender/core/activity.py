@@ -6,10 +6,19 @@ are of another machine's clock. Both processes decide by this one rule.
 
 from __future__ import annotations
 
-from extender.core.model import Lease
+from dataclasses import dataclass
 
 #: activity ends so long after the last renewal was seen: before another replica may take the lease (15 s)
 ACTIVE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The scheduler's leader election record. `renewals` changes at each renewal."""
+
+    holder: str
+    renewed: str
+    duration: float = 15.0
 
 
 class Activity:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from extender.core import queue_stating
 from extender.core.engine import Engine
+from extender.core.evictions import Eviction
 from extender.core.ids import QUEUE_GATE, GroupKey, NodeName, QueueName, Source
 from extender.core.membership import LIVE, Need, Standing, Tally, satisfied
 from extender.core.mending import Mend, of_refusal
@@ -97,6 +98,8 @@ class Closer:
     past: Past
     #: what it has of the network against what it asked for; None when there is nothing to say
     span: Span | None = None
+    #: the newest evictions of members, the newest last
+    evictions: tuple[Eviction, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -217,7 +220,16 @@ class Answers:
             starts=None if promise is None or promise.at is None else max(promise.at, now),
             past=view.past(found.key),
             span=None if found.key.lone else view.span(found.key),
+            evictions=self.engine.evictions.of(found.key, found.name),
         )
+
+    def gone(self, namespace: str, source: Source, name: str) -> tuple[Eviction, ...]:
+        """What is remembered of a group or pod that is not there any more: how it was evicted, the newest last."""
+        if source is not Source.POD:
+            return self.engine.evictions.of(GroupKey(source, namespace, name), name)
+        last = self.engine.evictions.of_pod(namespace, name)
+        members = self.engine.world.members.get(last.group, {}).values() if last is not None else ()
+        return () if last is None or any(pod.name == name for pod in members) else (last,)
 
     def keys(self) -> list[GroupKey]:
         """The groups that may concern us."""

@@ -44,6 +44,7 @@ def asked(group: Group | None) -> tuple[object, ...]:
         group.parts,
         group.schedule_timeout,
         group.priority,
+        group.priority_class,
         group.problems,
         group.done,
     )

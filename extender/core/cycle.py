@@ -100,6 +100,7 @@ class Cycle(Records):
         if self._sweep is None:
             self.effects += self.visibility.due(self.asking, self.backlog.strays, now)
             self.effects += self.vacancy.statements(now)
+            self.effects += self.evictions.notes(now)
             self.effects += self.statements.due(self.world.queues, self.usage, self.backlog, self._shared, now)
 
     @property

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from extender.core.ids import GroupKey, NodeName
 from extender.core.ledger import Reservation
+from extender.core.node_table import NodeTable
 from extender.core.resources import Amounts, Row
 from extender.core.snapshot import Matrix
-from extender.core.world import NodeTable
 
 
 class Earmarks:

@@ -12,7 +12,7 @@ the gate holds and from nominations, and judges every group anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from extender.core import changes, messages, plans
@@ -49,9 +49,9 @@ class Engine:
         self.entries, self.starts = self._cycle.entries, self._cycle.starts  # starts: whoever takes note empties it
         #: what was decided about groups while the newest event was handled
         self.decided = self._plans.decided
-        #: what each queue uses
-        self.usage = self._cycle.usage
         cycle = self._cycle
+        #: what each queue uses, and who was evicted lately
+        self.usage, self.evictions = cycle.usage, cycle.evictions
         self.view = View(self.world, self._plans, self.entries, cycle.vacancy, cycle.pending, cycle.room, cycle.facts)
         #: effects that undo a plan and could not be carried out, with the time to try again
         self._again: dict[messages.Effect, float] = {}
@@ -83,9 +83,10 @@ class Engine:
         """Reservations that no waiting pod, no expectation and no revocation accounts for: 0, or a fault."""
         return self._plans.unaccounted()
 
-    def check_usage(self) -> int:
-        """In how many queues the usage that was kept up is not what counting anew gives: 0, or a fault. Slow."""
-        return len(self.usage.differing(self._plans.charges()))
+    def check_usage(self) -> Iterator[int | None]:
+        """In how many queues the usage that was kept up is not what counting anew gives: 0, or a fault. In steps, which
+        give None and let events be handled between them; the last one tells, or None when queues changed meanwhile."""
+        return self._plans.recount()
 
     def would_evict(self, entry: Entry, now: float) -> Decision | Refusal | None:
         """Who would be evicted for a group that waits, or why nobody; None when it does not wait. Changes nothing."""
@@ -105,7 +106,7 @@ class Engine:
         before = self.world.pods.get(event.pod.uid)
         self.world.apply(event)
         pod = self.world.pods.get(event.pod.uid)
-        self._charge(before, pod)
+        self._keep_up(before, pod, now)
         refusing = self._admissions.judged(before, pod) if self.active else None
         if refusing is not None:
             self._node_is(refusing, now)
@@ -127,14 +128,15 @@ class Engine:
     def _pod_gone(self, event: messages.PodGone, now: float) -> None:
         before = self.world.pods.get(event.uid)
         self.world.apply(event)
-        self._charge(before, None)
+        self._keep_up(before, None, now)
         if before is None or not self.active:
             return
         self._cycle.note_room(before, None, now)
         self._lost_to_group(before, now)
 
-    def _charge(self, before: Pod | None, pod: Pod | None) -> None:
-        """Keep up what queues use, also while inactive."""
+    def _keep_up(self, before: Pod | None, pod: Pod | None, now: float) -> None:
+        """Keep up what queues use and who was evicted, also while inactive."""
+        self.evictions.seen(before, pod, now)
         for charge, sign in changes.charges(before, pod, self.world.managed):
             self.usage.charge(*charge, sign)
         if pod is not None:

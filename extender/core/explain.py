@@ -87,6 +87,12 @@ EVICTED: dict[Ground, str] = {
     Ground.STALE: "its group stayed below its minimum for longer than its queue allows",
     Ground.OVERCOMMIT: "another scheduler bound a pod to the same node at the same time, and both do not fit",
     Ground.PARTIAL_RELEASE: "bound while other members of its group could not be",
+    Ground.SCHEDULER: "not by Muster: a scheduler preempted it for a pod of higher priority",
+    Ground.TAINT: "not by Muster: its node got a taint that it does not tolerate",
+    Ground.API: "not by Muster: somebody evicted it, as a drain of its node does",
+    Ground.NODE_GONE: "not by Muster: its node is gone",
+    Ground.KUBELET: "not by Muster: its kubelet ended it: the node was short of something, or was shut down",
+    Ground.OTHERS: "not by Muster: it leaves before its end",
 }
 
 

@@ -21,8 +21,8 @@ import numpy as np
 
 from extender.core.ids import GroupKey, NodeName, TaskName
 from extender.core.model import Shape, Shares
+from extender.core.node_table import NodeTable
 from extender.core.resources import Amounts, Row
-from extender.core.world import NodeTable
 
 Slot = NewType("Slot", str)
 

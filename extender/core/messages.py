@@ -132,6 +132,21 @@ class NamespaceGone:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class PriorityClassSeen:
+    """A priority class was added or changed, with its value."""
+
+    name: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClassGone:
+    """A priority class was deleted."""
+
+    name: str
+
+
 WorldEvent = (
     PodSeen
     | PodGone
@@ -149,6 +164,8 @@ WorldEvent = (
     | BudgetGone
     | NamespaceSeen
     | NamespaceGone
+    | PriorityClassSeen
+    | PriorityClassGone
 )
 
 # --- events: calls and results ---------------------------------------------------------------------
@@ -296,12 +313,17 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class NoteEviction:
-    """Write onto a group's object that members of it are evicted: by which rule, for whom, at what cost."""
+    """Write onto a group's object that members of it are evicted: by which rule, for whom, at what cost, and when.
+
+    Of a pod that stands alone (`name`) an Event tells it: its own object says it already.
+    """
 
     key: GroupKey
     uid: str
     ground: Ground
+    at: float
     detail: Detail = ()
+    name: str = ""
 
 
 Effect = Ungate | Nominate | Wake | SetOpenQueues | Withdraw | StateGroup | StateQueue | Evict | NoteEviction

@@ -22,6 +22,7 @@ from extender.core.ids import (
     TaskName,
 )
 from extender.core.links import Links
+from extender.core.reasons import Evicted
 from extender.core.resources import Amounts
 
 #: state of a change of MIG layout: pending, rebooting, failed, success
@@ -227,6 +228,8 @@ class Pod:
     not_admitted: bool = False
     #: what it was given of its node's cards, as far as an annotation says so
     shares: Shares = ()
+    #: by which rule it is evicted, as far as the object says so
+    evicted: Evicted | None = None
     #: what is wrong with the object, in words that name the field; () when it is sound
     problems: tuple[str, ...] = ()
 
@@ -332,8 +335,9 @@ class Group:
     schedule_timeout: int | None = None
     expected_duration: int | None = None
     preemptible: bool | None = None
-    #: value of the group's own priority class when it is known; may only lower the pods' priority
+    #: its own priority, which may only lower the pods', as a value or (with the value None) as a priority class
     priority: int | None = None
+    priority_class: str | None = None
     created: float = 0.0
     generation: int = 0
     #: condition PodGroupInitiallyScheduled (native groups), or our own phase Running
@@ -342,6 +346,8 @@ class Group:
     phase: str = ""
     #: `reason` of our waiting condition or status as it stands in the object, else ""
     stated_reason: str = ""
+    #: when members were evicted last, as the object says; 0 when it does not
+    evicted_at: float = 0.0
     problems: tuple[str, ...] = ()
     #: so many members have succeeded, as the object says; their pods may be gone
     done: int = 0
@@ -477,15 +483,6 @@ class Queue:
     #: as it stands in an object of ours
     status: QueueStatus = QueueStatus()
     problems: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """The scheduler's leader election record. `renewals` changes at each renewal."""
-
-    holder: str
-    renewed: str
-    duration: float = 15.0
 
 
 @dataclass(frozen=True, slots=True)

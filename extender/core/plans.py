@@ -33,6 +33,9 @@ from extender.core.snapshot import Matrix, Room
 from extender.core.usage import Charge, Usage
 from extender.core.world import World
 
+#: so many groups and charges are counted anew in one step, which takes about two milliseconds
+_COUNTED_AT_ONCE = 100
+
 
 class Plans:
     """The ledger and what may be done to it. `holds` is the gate's newest list of held calls."""
@@ -133,7 +136,8 @@ class Plans:
             return wish
         if isinstance(wish, Wish) and not wish.whole and not wish.surplus:
             return wish
-        return self._usage.tree.refusal(self._world.queue_of(entry.key), entry.key.namespace) or wish
+        refused = self._usage.tree.refusal(self._world.queue_of(entry.key), entry.key.namespace)
+        return refused or self._world.no_class(entry.key) or wish
 
     def _fulfil(self, entry: Entry, wish: Wish, room: Room, now: float) -> Plan | Refusal:
         return placing.fulfil(wish, room, self.allowance(entry.key, room, self._usage, self._behind(entry, now)))
@@ -347,14 +351,33 @@ class Plans:
         free = np.maximum(nodes.allocatable - nodes.used - self.reserved(), 0)
         return with_shares(self._world.columns.sums(free))
 
-    def charges(self) -> Iterator[Charge]:
-        """What queues are charged with, counted anew: pods, reservations, and what is kept for groups."""
-        for pod in self._world.pods.values():
+    def recount(self) -> Iterator[int | None]:
+        """Count anew what queues use, in steps (None); in how many of them it differs from what was kept up.
+
+        Events may be handled between two steps. None at the end when the queues changed meanwhile.
+        """
+        keys = dict.fromkeys((*self._world.members, *self._usage.groups()))
+        recount, counted = self._usage.recount(keys), 0
+        for key in keys:
+            charges = list(self._charges(key))
+            recount.count(key, charges)
+            counted += 1 + len(charges)
+            if counted >= _COUNTED_AT_ONCE:
+                counted = 0
+                yield None
+        differing = self._usage.differing(recount)
+        yield None if differing is None else len(differing)
+
+    def _charges(self, key: GroupKey) -> Iterator[Charge]:
+        """What the group is charged with: its pods, its reservations, and what is kept for it."""
+        for pod in self._world.members.get(key, {}).values():
             charge = changes.charge(pod, self._world.managed)
             if charge is not None:
                 yield charge
-        for place in (*self.ledger.planned().values(), *self.ledger.lingering().values(), *self.earmarks):
-            yield place.group, None, place.shape.request
+        lingering = self.ledger.lingering().values() if self.ledger.lingers(key) else ()
+        kept = (*self.ledger.of_group(key).values(), *self.earmarks.of(key))
+        for place in (*kept, *(one for one in lingering if one.group == key)):
+            yield key, None, place.shape.request
 
     def unaccounted(self) -> int:
         """Planned reservations of pods that do not wait, and lingering ones that nothing is to end."""

@@ -177,7 +177,7 @@ class Preemption:
             cause.times = cause.times + 1 if slots & cause.slots else 0
             cause.slots = slots
             cause.not_before = max(cause.not_before, now + pause(cause.times) if cause.times else 0.0)
-        effects = [effect for loss in decided.losses for effect in self._evict(entry.key, loss)]
+        effects = [effect for loss in decided.losses for effect in self._evict(entry.key, loss, now)]
         return self._waiting(entry.key, decided.plan), effects
 
     def _same(self, entry: Entry, before: Collection[Reservation], room: Room, now: float) -> Decision | None:
@@ -214,10 +214,10 @@ class Preemption:
         self._plans.earmarks.put(key, places)
         self._firm.refresh(key)
 
-    def _evict(self, key: GroupKey, loss: Loss) -> Iterator[Effect]:
+    def _evict(self, key: GroupKey, loss: Loss, now: float) -> Iterator[Effect]:
         group = self._world.groups.get(loss.group)
         if group is not None and loss.group.told:
-            yield NoteEviction(loss.group, group.uid, loss.ground, loss.detail)
+            yield NoteEviction(loss.group, group.uid, loss.ground, now, loss.detail)
         assert self._scene is not None
         for pod in loss.pods:
             self._for[pod.uid] = key

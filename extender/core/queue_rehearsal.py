@@ -19,8 +19,8 @@ from extender.core.rehearsal import SHOWN, STEP_SECONDS, STEPS, Loss, Named, los
 from extender.core.resources import Amounts, amounts
 from extender.core.stage import Stage
 
-#: so often is nobody evicted that would come to rest
-_TOO_OFTEN = 3
+#: so often within an hour is nobody evicted that would come to rest
+TOO_OFTEN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +99,17 @@ def _concerned(engine: Engine, queues: Iterable[Queue]) -> set[QueueName]:
 
 
 def _loops(queues: Sequence[Queue], lost: Sequence[Loss], settled: bool) -> list[Warned]:
-    often = [one for one in lost if one.times >= _TOO_OFTEN]
+    often = [(one.of.name, one.times) for one in lost if one.times >= TOO_OFTEN]
     if settled and not often:
         return []
-    names = ", ".join(f"{one.of.name} {one.times} times" for one in often[:5]) or "no group more often than others"
-    text = f"evictions go on and on: {names}"
-    return [Warned(queue.name, Doubt.LOOPS, text) for queue in queues]
+    return [Warned(queue.name, Doubt.LOOPS, going_on(often)) for queue in queues]
+
+
+def going_on(often: Sequence[tuple[str, int]]) -> str:
+    """That evictions do not end, in words: by name, how often each group was evicted."""
+    names = ", ".join(f"{name} {times} times" for name, times in often[:5])
+    more = f" and {len(often) - 5} more" if len(often) > 5 else ""
+    return f"evictions go on and on: {names or 'no group more often than others'}{more}"
 
 
 def _figures(engine: Engine) -> dict[QueueName, Figures]:

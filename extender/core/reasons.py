@@ -134,7 +134,7 @@ class Refusal:
 
 
 class Ground(StrEnum):
-    """Why we evict a bound pod. Used as the reason of its Event, in its annotation, and in logs."""
+    """Why a bound pod was evicted. Used as the reason of its Event, in its annotation, in answers and in logs."""
 
     RECLAIMED = "Reclaimed"  # another queue takes back what it deserves
     PREEMPTED = "Preempted"  # a group of higher priority in the same queue
@@ -142,6 +142,29 @@ class Ground(StrEnum):
 
     OVERCOMMIT = "Overcommitted"  # bound at the same time as another scheduler's pod, to a node without room for both
     PARTIAL_RELEASE = "PartialRelease"  # others of its group could not be bound, and the minimum was not reached
+
+    # not by us: reasons of the pod's condition DisruptionTarget
+    SCHEDULER = "PreemptionByScheduler"  # a scheduler made room for a pod of higher priority
+    TAINT = "DeletionByTaintManager"  # its node got a taint with the effect NoExecute
+    API = "EvictionByEvictionAPI"  # somebody called the Eviction API, as a drain does
+    NODE_GONE = "DeletionByPodGC"  # its node does not exist any more, or is out of service
+    KUBELET = "TerminationByKubelet"  # its node was short of something, or was shut down
+    OTHERS = "DisruptedByOthers"  # for another reason, which the record names
+
+
+#: the grounds on which others evict
+NOT_OURS = frozenset({Ground.SCHEDULER, Ground.TAINT, Ground.API, Ground.NODE_GONE, Ground.KUBELET, Ground.OTHERS})
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """What stands on a pod of its eviction: by which rule, when, and what else is known of it. It is a fact when the
+    pod leaves."""
+
+    ground: Ground
+    #: seconds since the epoch; 0 when nothing says it
+    at: float
+    detail: Detail = ()
 
 
 class Overcommit(StrEnum):

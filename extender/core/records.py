@@ -11,6 +11,7 @@ from dataclasses import replace
 from extender.core import backlog, messages, plans, spans, stating
 from extender.core.backfill import Backfill
 from extender.core.decisions import Refused
+from extender.core.evictions import Evictions
 from extender.core.explain import is_ours
 from extender.core.feasibility import Facts, Feasibility
 from extender.core.ids import GroupKey, NodeName, PodUid
@@ -58,6 +59,7 @@ class Records:
         self.preemption = Preemption(world, self.usage, self.plans, self.wholes)
         self.stale = Stale(world, self.plans, self.usage, self.wholes)
         self.vacancy = Vacancy(world, self.usage)
+        self.evictions = Evictions(world, self.entries)
         #: groups to look at in the next round; `grown`: room appeared, look at all that wait
         self.dirty: dict[GroupKey, None] = {}
         self.grown = False
@@ -82,6 +84,7 @@ class Records:
         self.entries.clear()
         self.plans.reset()
         self.usage.take_moved()
+        self.evictions.restart()
         for part in (self.repair, self.backfill, self.preemption, self.stale, self.vacancy):
             part.reset()
         self.backlog = backlog.Backlog()

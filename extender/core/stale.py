@@ -103,9 +103,11 @@ class Stale:
         need, bound = self._need_below(key), self._wholes.bound(key)
         if need is None or self._plans.on_their_way(key) or not all(pod.ours for pod in bound):
             return []
-        return self._evict(key, need, bound, seconds)
+        return self._evict(key, need, bound, seconds, now)
 
-    def _evict(self, key: GroupKey, need: Need, bound: Sequence[Pod], seconds: int) -> list[Evict | NoteEviction]:
+    def _evict(
+        self, key: GroupKey, need: Need, bound: Sequence[Pod], seconds: int, now: float
+    ) -> list[Evict | NoteEviction]:
         detail: Detail = (
             ("group", f"{key.namespace}/{key.name}"),
             ("queue", self._world.queue_of(key)),
@@ -114,5 +116,5 @@ class Stale:
             ("seconds", seconds),
         )
         group = self._world.groups.get(key)
-        note = [] if group is None or not key.told else [NoteEviction(key, group.uid, Ground.STALE, detail)]
+        note = [] if group is None or not key.told else [NoteEviction(key, group.uid, Ground.STALE, now, detail)]
         return [*note, *self._wholes.ask(bound, Ground.STALE, detail)]

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from extender.core.ids import QueueName
+from extender.core.node_table import NodeTable
 from extender.core.ordering import Line, Turns
 from extender.core.quota import Sums
 from extender.core.reasons import Refusal
 from extender.core.snapshot import Matrix, Room, Snapshot
 from extender.core.usage import Usage
 from extender.core.waiting import Place
-from extender.core.world import NodeTable
 
 #: tells a group of the refusal of one that is the same; False when the group must be looked at itself
 HandOn = Callable[[Place, Refusal], bool]

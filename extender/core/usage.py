@@ -51,6 +51,8 @@ class Usage:
         self._base: dict[QueueName, Sums] = {}
         #: kept and not used, of the whole cluster
         self.unused: Sums = {}
+        #: a count that is made anew beside this one follows it
+        self._recount: Recount | None = None
         #: what was used when a round began and is free since: below a cap it is left to the next round
         self.withheld: Mapping[tuple[QueueName, str], int] = {}
 
@@ -60,6 +62,7 @@ class Usage:
         self.tree, self.grants = tree, grants
         if same:
             return False
+        self._recount = None
         self._kept = frozenset(resource for amounts in grants.kept.values() for resource in amounts)
         self._total.clear()
         self._base.clear()
@@ -93,6 +96,8 @@ class Usage:
                 self._strike(key, group.queue)
                 self._moved.pop(key, None)
         self.book(named or group.queue, amounts, sign)
+        if self._recount is not None:
+            self._recount.charged(key, named, amounts, sign)
 
     def scratch(self) -> Usage:
         """A copy of the sums in which absences can be simulated (`book`); it does not follow what is charged here."""
@@ -119,6 +124,8 @@ class Usage:
 
     def settle(self, key: GroupKey) -> None:
         """Charge the group to the queue that it is in now."""
+        if self._recount is not None:
+            self._recount.sums.settle(key)
         group = self._groups.get(key)
         if group is None:
             return
@@ -161,12 +168,16 @@ class Usage:
             add(free, self.of(root).items())
         return free
 
-    def differing(self, charges: Iterable[Charge]) -> frozenset[QueueName]:
-        """Queues of which these charges, counted anew, make another sum than the one kept here."""
-        anew = Usage(self._queue_of)
-        anew.follow(self.tree, self.grants)
-        for charge in charges:
-            anew.charge(*charge, 1)
+    def recount(self, keys: Iterable[GroupKey]) -> Recount:
+        """Begin to count these groups anew, beside what is charged meanwhile; of two counts the newer one goes on."""
+        self._recount = Recount(self.emptied(), dict.fromkeys(keys))
+        return self._recount
+
+    def differing(self, recount: Recount) -> frozenset[QueueName] | None:
+        """Queues of which a count that is complete makes another sum; None when the queues changed meanwhile."""
+        if recount is not self._recount:
+            return None
+        self._recount, anew = None, recount.sums
         return frozenset(name for name in self._total.keys() | anew._total.keys() if self.of(name) != anew.of(name))
 
     def commits(self, queue: QueueName, resource: str, amount: int) -> list[tuple[QueueName, int]]:
@@ -213,6 +224,27 @@ class Usage:
         above = self.tree.path(name)[1:2]
         to = self._base.setdefault(above[0], {}) if above else self.unused
         _add(to, ((resource, max(amount, base)),), 1)
+
+
+class Recount:
+    """The sums once more, counted group by group. What is charged meanwhile counts at once, but for groups that are
+    still to be counted: so that in the end both are of the same moment."""
+
+    def __init__(self, sums: Usage, left: dict[GroupKey, None]) -> None:
+        #: as far as they are counted
+        self.sums = sums
+        self._left = left
+
+    def count(self, key: GroupKey, charges: Iterable[Charge]) -> None:
+        """The next group, with all that it is charged with now."""
+        del self._left[key]
+        for charge in charges:
+            self.sums.charge(*charge, 1)
+
+    def charged(self, key: GroupKey, named: QueueName | None, amounts: Amounts, sign: int) -> None:
+        """A group was charged meanwhile."""
+        if key not in self._left:
+            self.sums.charge(key, named, amounts, sign)
 
 
 def _add(sums: Sums, amounts: Iterable[tuple[str, int]], number: int) -> None:

@@ -20,10 +20,10 @@ from extender.core.ids import QueueName
 from extender.core.ledger import Reservation
 from extender.core.matching import Mask
 from extender.core.model import Trouble
+from extender.core.node_table import NodeTable
 from extender.core.resources import GPU, GPU_PARTS, GPU_SHARE, MIG, Columns, parts_in, parts_of
 from extender.core.series import OTHER
 from extender.core.snapshot import Matrix
-from extender.core.world import NodeTable
 
 Floats = npt.NDArray[np.float64]
 Figures = dict[str, tuple[float, ...]]

@@ -55,6 +55,7 @@ class Vacancy:
         if isinstance(need, Refusal) and need.reason is Reason.INVALID:
             return need
         refused = self._usage.tree.refusal(self._world.queue_of(key), key.namespace)
+        refused = refused or self._world.no_class(key)
         return refused or (need if isinstance(need, Refusal) else members_missing(need, Tally()))
 
     # --- what happens to groups -----------------------------------------------------------------

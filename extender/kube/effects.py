@@ -13,6 +13,7 @@ from extender.kube import client, errors, evicting, feeds, resources, writes
 from extender.wire import evictions, objects, status
 
 _OfGroup = messages.StateGroup | messages.NoteEviction
+_PODS = resources.Served(resources.PODS, "v1")
 
 
 class Effects:
@@ -52,15 +53,18 @@ class Effects:
             return
         await self._patch_group(effect, served, status.patches(effect, self._time()))
         reason, text = status.reason_and_text(effect)
-        await self._tell(effect, served, reason, text, "Normal" if effect.refusal is None else "Warning")
+        await self._tell_of_group(effect, served, reason, text, "Normal" if effect.refusal is None else "Warning")
 
     async def _note_eviction(self, effect: messages.NoteEviction) -> None:
+        why = explain.why_evicted(effect.ground, effect.detail)
+        if effect.key.lone:
+            await self._tell(effect, _PODS, "Pod", effect.name, effect.ground, why, "Warning")
+            return
         served = await self._serving(feeds.GROUP_RESOURCES[effect.key.source])
         if served is None:
             return
-        await self._patch_group(effect, served, evictions.patches(effect, self._time()))
-        why = explain.why_evicted(effect.ground, effect.detail)
-        await self._tell(effect, served, effect.ground, why, "Warning")
+        await self._patch_group(effect, served, evictions.patches(effect))
+        await self._tell_of_group(effect, served, effect.ground, why, "Warning")
 
     async def _patch_group(self, effect: _OfGroup, served: resources.Served, patches: status.Patches) -> None:
         path = served.path(effect.key.namespace, effect.key.name)
@@ -76,12 +80,19 @@ class Effects:
             body = {"status": objects.encode_queue_status(effect.status, effect.before)}
             await writes.patch_status(self._api, served.path("", effect.name), body)
 
-    async def _tell(self, effect: _OfGroup, served: resources.Served, reason: str, text: str, kind: str) -> None:
+    async def _tell_of_group(
+        self, effect: _OfGroup, served: resources.Served, reason: str, text: str, kind: str
+    ) -> None:
+        await self._tell(effect, served, "PodGroup", effect.key.name, reason, text, kind)
+
+    async def _tell(
+        self, effect: _OfGroup, served: resources.Served, what: str, name: str, reason: str, text: str, kind: str
+    ) -> None:
         involved = {
             "apiVersion": served.api_version,
-            "kind": "PodGroup",
+            "kind": what,
             "namespace": effect.key.namespace,
-            "name": effect.key.name,
+            "name": name,
             "uid": effect.uid,
         }
         await writes.create_event(self._api, effect.key.namespace, involved, reason, text, kind)

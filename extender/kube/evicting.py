@@ -12,7 +12,7 @@ import datetime
 from extender.core import explain, messages
 from extender.kube import client, errors, writes
 from extender.telemetry import logs
-from extender.wire import evictions
+from extender.wire import departed, evictions
 
 LOG = logs.Log(__name__)
 
@@ -36,7 +36,7 @@ async def evict(api: client.Api, effect: messages.Evict) -> None:
 
 async def _put_record(api: client.Api, effect: messages.Evict, record: str | None) -> bool:
     """Through the pod's status, as the permit gate has a right to that alone."""
-    note = {evictions.EVICTED_ANNOTATION: record}
+    note = {departed.EVICTED_ANNOTATION: record}
     return await writes.annotate_by_status(api, effect.namespace, effect.name, effect.uid, note)
 
 

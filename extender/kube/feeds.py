@@ -100,6 +100,11 @@ QUEUES = (
         lambda content: messages.BudgetSeen(objects.decode_budget(content)),
         lambda identity: messages.BudgetGone(identity.namespace, identity.name),
     ),
+    Feed(
+        resources.PRIORITY_CLASSES,
+        lambda content: messages.PriorityClassSeen(*objects.decode_priority_class(content)),
+        lambda identity: messages.PriorityClassGone(identity.name),
+    ),
 )
 
 

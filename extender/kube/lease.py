@@ -6,7 +6,7 @@ core.activity, with a clock of its own.
 
 from __future__ import annotations
 
-from extender.core.model import Lease
+from extender.core.activity import Lease
 from extender.kube import client, errors, feeds, resources
 from extender.wire import objects
 

@@ -72,6 +72,7 @@ PLUGIN_POD_GROUPS = Resource("scheduling.x-k8s.io", ("v1alpha1",), "podgroups", 
 VOLCANO_POD_GROUPS = Resource("scheduling.volcano.sh", ("v1beta1",), "podgroups", namespaced=True, optional=True)
 QUEUES = Resource("muster.dev", ("v1alpha1",), "queues", namespaced=False, optional=True)
 VOLCANO_QUEUES = Resource("scheduling.volcano.sh", ("v1beta1",), "queues", namespaced=False, optional=True)
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", ("v1",), "priorityclasses", namespaced=False)
 BUDGETS = Resource("policy", ("v1",), "poddisruptionbudgets", namespaced=True)
 POD_GROUPS = Resource("muster.dev", ("v1alpha1",), "podgroups", namespaced=True, optional=True)
 TOPOLOGIES = Resource("muster.dev", ("v1alpha1",), "topologies", namespaced=False, optional=True)

@@ -22,8 +22,7 @@ LOG = logs.Log(__name__)
 #: an overcommit by a concurrent foreign binding is reported within this time
 PERIOD_SECONDS = 1.0
 NAMED_NODES = 5
-#: what takes longer than a filter answer may wait, as counting anew what queues use or looking at all nodes, is done in
-#: every so manieth round
+#: what costs more, as counting anew what queues use or looking at all nodes, is done in every so manieth round
 USAGE_ROUNDS = 10
 SEEN = "Seen"
 
@@ -94,7 +93,7 @@ async def take(engine: Engine, metrics: Metrics, series: Series, wall: Callable[
         metrics.ledger_difference(engine.self_check())
         _starts(engine, metrics.gpus, series, wall())
         if number % USAGE_ROUNDS == 0:
-            metrics.usage_difference(engine.check_usage())
+            await _usage(engine, metrics)
             unread = _tell_unread(engine, metrics, unread)
             await _gpus(engine, metrics, series, wall)
             wrong = _network(engine, metrics, wrong)
@@ -105,6 +104,14 @@ async def take(engine: Engine, metrics: Metrics, series: Series, wall: Callable[
         for name in _news(told, over):
             LOG.info("what becomes of an overcommitted node", node=name, outlook=over[name])
         told = over
+
+
+async def _usage(engine: Engine, metrics: Metrics) -> None:
+    """Tell whether what queues use was kept up rightly, with a turn for filter calls after each step."""
+    for found in engine.check_usage():
+        if found is not None:
+            metrics.usage_difference(found)
+        await asyncio.sleep(0)
 
 
 def _news(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from extender.core.activity import Activity
-from extender.core.model import Lease
+from extender.core.activity import Activity, Lease
 
 #: activity is looked at again so often: it ends by time alone
 CHECK_SECONDS = 0.5

@@ -119,8 +119,9 @@ def _replay(paths: Sequence[str], out: TextIO, errors: TextIO) -> int:
 
 def _day(paths: Sequence[str], queues: str, out: TextIO, errors: TextIO) -> int:
     try:
-        day_report.report(paths, queues, out)
+        day_report.report(paths, queues, out, functools.partial(_progress, errors=errors))
     except Fault as fault:
+        _progress("", errors)
         print(f"cannot read {fault}", file=errors)
         return UNREADABLE
     return HELD

@@ -10,21 +10,31 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.core import messages
 from extender.core.engine import Engine
 from extender.core.ids import GroupKey, PodUid, QueueName
 from extender.core.model import Pod, Queue
+from extender.core.queue_rehearsal import TOO_OFTEN
 from extender.core.resources import GPU
-from extender.core.stage import Stage
+from extender.core.stage import Eviction, Stage
 from extender.sim.recorded import Job, Recorded
 
 #: time alone may change a decision: looked at so often where nothing happens
 LOOK_SECONDS = 30.0
 #: steps at one moment, until nothing follows any more
 _STEPS = 100
+#: so long an eviction is counted together with later ones of the same job
+AGAIN_SECONDS = 3600.0
+
+#: progress is told after this part of the day
+_PROGRESS = 0.01
+
+#: told how much of the day has passed, from 0 to 1
+Progress = Callable[[float], None]
 
 
 @dataclass(slots=True)
@@ -40,6 +50,8 @@ class Figures:
     lost: float = 0.0
     #: seconds times GPUs
     used: float = 0.0
+    #: groups that do not come to rest: how often within an hour a pod of theirs was evicted, at most
+    often: dict[str, int] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
@@ -47,9 +59,11 @@ class Figures:
         return sum(self.waits) / len(self.waits) if self.waits else 0.0
 
 
-def play(found: Recorded, engine: Engine, queues: Sequence[Queue] = ()) -> dict[QueueName, Figures]:
+def play(
+    found: Recorded, engine: Engine, queues: Sequence[Queue] = (), progress: Progress = lambda _: None
+) -> dict[QueueName, Figures]:
     """A day with these queues in the place of those of their names."""
-    return _Day(found, engine, {queue.name: queue for queue in queues}).play()
+    return _Day(found, engine, {queue.name: queue for queue in queues}).play(progress)
 
 
 class _Day:
@@ -67,6 +81,8 @@ class _Day:
         #: when each pod that runs got its node
         self._began: dict[PodUid, float] = {}
         self._seen_evictions = 0
+        #: when each job was evicted within the last hour, by its first pod
+        self._hits: dict[PodUid, deque[float]] = {}
         first = found.first if found.first is not None else 0.0
         self._stage = Stage(engine, first, self._bound)
         for at, event in found.events:
@@ -79,12 +95,16 @@ class _Day:
             if job.gone is not None:
                 self._put(job.gone, job.pod.uid)
 
-    def play(self) -> dict[QueueName, Figures]:
+    def play(self, progress: Progress) -> dict[QueueName, Figures]:
         stage, end = self._stage, self._found.last
+        first, told = stage.now, stage.now
         stage.tell(messages.ActivityChanged(True))
         while self._agenda and self._agenda[0][0] <= end:
             self._pass_to(self._agenda[0][0])
             self._now()
+            if stage.now >= told + _PROGRESS * (end - first):
+                told = stage.now
+                progress((told - first) / (end - first))
         self._pass_to(end)
         for key in self._came:
             self._of(key).waiting += 1
@@ -136,8 +156,20 @@ class _Day:
             figures = self._figures.setdefault(one.queue, Figures())
             figures.evicted += 1
             figures.lost += one.at - self._began.get(one.pod.uid, one.at)
+            self._hit(one, figures)
             self._ended(one.pod.uid)
         self._seen_evictions = len(self._stage.evictions)
+
+    def _hit(self, one: Eviction, figures: Figures) -> None:
+        """The job was evicted: perhaps too often."""
+        times = self._hits.setdefault(self._stage.first(one.pod.uid), deque())
+        times.append(one.at)
+        while times[0] <= one.at - AGAIN_SECONDS:
+            times.popleft()
+        job = self._job(one.pod.uid)
+        if job is not None and len(times) >= TOO_OFTEN:
+            name = job.pod.name if job.pod.group.lone else job.pod.group.name
+            figures.often[name] = max(len(times), figures.often.get(name, 0))
 
     def _come(self, job: Job) -> None:
         pod = job.pod

@@ -5,13 +5,15 @@ Takes paths, gives a table and an exit status; must not decide. What cannot be r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 import yaml
 
 from extender.core.ids import QueueName
 from extender.core.model import Queue
+from extender.core.queue_rehearsal import going_on
+from extender.core.queue_warnings import Doubt
 from extender.sim import day, logbook, replay
 from extender.sim.day import Figures
 from extender.sim.fields import Fault
@@ -34,14 +36,16 @@ COLUMNS = (
 )
 
 
-def report(paths: Sequence[str], queues_path: str, out: TextIO) -> None:
-    """Both days, side by side."""
+def report(paths: Sequence[str], queues_path: str, out: TextIO, progress: Callable[[str], None]) -> None:
+    """Both days, side by side; `progress` is told how far it is, in words, and that it is done by none."""
     queues = read_queues(queues_path)
-    found, settings = _read(paths)
+    found, settings = _read(paths, progress)
     if found.first is None:
         raise Fault(paths[0], "nothing is on record there", "name a log that is longer")
-    before = day.play(found, settings.engine())
-    after = day.play(found, settings.engine(), queues)
+    before = day.play(found, settings.engine(), (), lambda part: progress(f"with the queues of then: {part:.0%}"))
+    words = f"with those of {queues_path}"
+    after = day.play(found, settings.engine(), queues, lambda part: progress(f"{words}: {part:.0%}"))
+    progress("")
     span = f"from {replay.time(found.first)} to {replay.time(found.last)}"
     print(
         f"{len(found.jobs)} pods {span}, decided anew with the queues of then, and with those of {queues_path}",
@@ -50,6 +54,18 @@ def report(paths: Sequence[str], queues_path: str, out: TextIO) -> None:
     names = sorted(before.keys() | after.keys())
     for row in _aligned([COLUMNS, *(_row(name, before.get(name), after.get(name)) for name in names)]):
         print(row, file=out)
+    for line in _loops(before, after):
+        print(line, file=out)
+
+
+def _loops(before: Mapping[QueueName, Figures], after: Mapping[QueueName, Figures]) -> Iterator[str]:
+    """Warnings of queues in which evictions do not end, and whether they did before."""
+    for name in sorted(after):
+        often = sorted(after[name].often.items(), key=lambda one: (-one[1], one[0]))
+        if often:
+            then = before.get(name, Figures()).often
+            same = f"as {len(then)} of its groups with the queues of then" if then else "not with the queues of then"
+            yield f"warning: {Doubt.LOOPS}: {name}: {going_on(often)} within an hour, {same}"
 
 
 def read_queues(path: str) -> list[Queue]:
@@ -67,7 +83,7 @@ def _parts(document: Any) -> list[Any]:
     return items if isinstance(items, list) else [document]
 
 
-def _read(paths: Sequence[str]) -> tuple[Recorded, journal.Settings]:
+def _read(paths: Sequence[str], progress: Callable[[str], None]) -> tuple[Recorded, journal.Settings]:
     """The workload of files that follow each other; where events are missing in between, of those behind."""
     books = [logbook.Book(path) for path in logbook.files(paths)]
     begins = max((n for n, book in enumerate(books) if book.header.begins != journal.FULL), default=0)
@@ -76,11 +92,12 @@ def _read(paths: Sequence[str]) -> tuple[Recorded, journal.Settings]:
         engine = first.header.engine()
     except journal.Unreadable as error:
         raise first.fault(1, str(error)) from error
-    return recorded(_entries(books[begins:]), engine, first.header.at), first.header.settings
+    return recorded(_entries(books[begins:], progress), engine, first.header.at), first.header.settings
 
 
-def _entries(books: Sequence[logbook.Book]) -> Iterator[journal.Entry]:
-    for book in books:
+def _entries(books: Sequence[logbook.Book], progress: Callable[[str], None]) -> Iterator[journal.Entry]:
+    for number, book in enumerate(books, 1):
+        progress(f"reading file {number} of {len(books)}")
         for line in book.lines():
             if isinstance(line.found, journal.Entry):
                 yield line.found

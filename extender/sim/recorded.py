@@ -20,6 +20,7 @@ _OF_OTHERS = (
     *(messages.NodeSeen, messages.NodeGone, messages.GroupSeen, messages.GroupGone, messages.TopologySeen),
     *(messages.TopologyGone, messages.HyperNodeSeen, messages.HyperNodeGone, messages.QueueSeen, messages.QueueGone),
     *(messages.BudgetSeen, messages.BudgetGone, messages.NamespaceSeen, messages.NamespaceGone),
+    *(messages.PriorityClassSeen, messages.PriorityClassGone),
 )
 
 
@@ -48,6 +49,8 @@ class Recorded:
         self.first: float | None = None
         self.last = 0.0
         self._of: dict[PodUid, Job] = {}
+        #: pods of ours that have ended, or are on their way: when their objects go says nothing more
+        self._past: set[PodUid] = set()
         #: jobs whose newest pod we evicted, by controller and group, and for whom another pod is to come
         self._evicted: dict[object, list[Job]] = {}
         self._evicting: set[PodUid] = set()
@@ -72,6 +75,8 @@ class Recorded:
                 self._pod(pod, at)
             case messages.PodGone(uid) if uid in self._of:
                 self._end(uid, at)
+            case messages.PodGone(uid) if uid in self._past:
+                self._past.discard(uid)
             case messages.EffectDone(messages.Evict(uid), error) if error:
                 self._evicting.discard(uid)
             case messages.PodSeen() | messages.PodGone():
@@ -106,6 +111,7 @@ class Recorded:
 
     def _end(self, uid: PodUid, at: float) -> None:
         job = self._of.pop(uid)
+        self._past.add(uid)
         if uid in self._evicting:
             self._evicting.discard(uid)
             if job.pod.owner is not None:
@@ -126,6 +132,7 @@ def events_of(engine: Engine) -> Iterator[messages.WorldEvent]:
     world = engine.world
     yield from (messages.TopologySeen(one) for one in world.topologies.values())
     yield from (messages.HyperNodeSeen(one) for one in world.hypernodes.values())
+    yield from (messages.PriorityClassSeen(*one) for one in world.priority_classes.items())
     yield from (messages.NodeSeen(one) for one in world.nodes.nodes if one is not None)
     for name, queue in world.namespace_queue.items():
         yield messages.NamespaceSeen(name, queue, name in world.managed)

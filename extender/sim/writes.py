@@ -13,7 +13,7 @@ from extender.core import messages
 from extender.core.ids import QUEUE_GATE
 from extender.sim.api import Refused, Request, stamp
 from extender.sim.cluster import Cluster
-from extender.wire import evictions, marks, objects, small, status
+from extender.wire import departed, evictions, marks, objects, small, status
 
 
 class Writes:
@@ -45,7 +45,7 @@ class Writes:
             case messages.Evict():
                 self.evict(effect)
             case messages.NoteEviction():
-                self._to_group(effect, evictions.patches(effect, self._time()))
+                self._note_eviction(effect)
             case _:
                 raise TypeError(f"no write for {type(effect).__name__}")
 
@@ -72,6 +72,12 @@ class Writes:
             self._note("patch", "ConfigMap", small.OPEN_QUEUES)
             api.patch("ConfigMap", small.OPEN_QUEUES, {"data": data})
 
+    def _note_eviction(self, effect: messages.NoteEviction) -> None:
+        if effect.key.lone:
+            self._note("create", "Event", effect.name, regarding=("Pod", effect.name))
+        else:
+            self._to_group(effect, evictions.patches(effect))
+
     def _to_group(self, effect: messages.StateGroup | messages.NoteEviction, patches: status.Patches) -> None:
         name = effect.key.name
         if patches.status is not None:
@@ -95,7 +101,7 @@ class Writes:
             self._note("create", "Event", effect.name, regarding=("Pod", effect.name))
 
     def _record(self, effect: messages.Evict, text: str | None) -> None:
-        note = {evictions.EVICTED_ANNOTATION: text}
+        note = {departed.EVICTED_ANNOTATION: text}
         self._pod(effect.name, effect.uid, {"metadata": {"annotations": note}}, "status")
 
     def _time(self) -> str:

@@ -23,6 +23,8 @@ HOLD_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 ANSWERED = frozenset({"workloads", "queues", "usages", "plans", "drainplans", "queueplans", "page"})
 #: with the codes that are told: answered, malformed, not known, not allowed, not there, too many, ours to mend, not now
 ANSWER_CODES = frozenset({"200", "400", "401", "403", "404", "405", "406", "429", "500", "503"})
+#: by which rules we evict
+_RULES = frozenset(reasons.Ground) - reasons.NOT_OURS
 VERBS = frozenset({"filter", "prioritize", "preempt"})
 #: foreign: not ours, passed unchanged; placed and refused: answers for our pods; error: told to the scheduler
 #: as such; malformed: not a message of the scheduler
@@ -107,7 +109,7 @@ class ExtenderMetrics:
             ("rule",),
             registry=self.registry,
         )
-        for ground in reasons.Ground:
+        for ground in sorted(_RULES):
             self._evictions.labels(ground)
         self._evicted_again = Counter(
             "muster_extender_repeated_evictions",
@@ -150,7 +152,7 @@ class ExtenderMetrics:
 
     def evicted(self, rule: str, again: bool) -> None:
         """A pod is evicted; `again`: its group has lost one so before, not long ago."""
-        self._evictions.labels(labels.closed(rule, frozenset(reasons.Ground))).inc()
+        self._evictions.labels(labels.closed(rule, _RULES)).inc()
         if again:
             self._evicted_again.inc()
 

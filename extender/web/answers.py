@@ -21,7 +21,7 @@ from aiohttp import web
 
 from extender.core import explain
 from extender.core.answers import Answers
-from extender.core.ids import GroupKey, QueueName
+from extender.core.ids import GroupKey, QueueName, Source
 from extender.core.reasons import Reason
 from extender.core.series import Series
 from extender.telemetry import logs
@@ -126,7 +126,7 @@ class Handlers:
             async for one in stepwise(self._answers.find(namespace, *named)):
                 key = one
         await self._count()
-        found = None if key is None else self._workload(key, closer=True)
+        found = (None if key is None else self._workload(key, closer=True)) or self._gone(namespace, named)
         if found is None:
             _not_found(wire.WORKLOADS, name)
         return self._shown(request, wire.WORKLOADS, [found])
@@ -233,6 +233,14 @@ class Handlers:
         if found is None:
             return None
         return wire.workload(found, now, self._answers.closer(found, now) if closer else None)
+
+    def _gone(self, namespace: str, named: tuple[Source, str] | None) -> wire.Object | None:
+        evictions = () if named is None else self._answers.gone(namespace, *named)
+        return (
+            None
+            if named is None or not evictions
+            else wire.gone(named[0], namespace, named[1], evictions, self._wall())
+        )
 
     def _queue(self, name: QueueName) -> wire.Object | None:
         now = self._wall()

@@ -1,13 +1,12 @@
 """What the page shows, as tables: queues, nodes with who has their GPUs, groups, positions, evictions, and sums.
 
-Takes the engine's answers to read, and evictions as they are decided; gives rows (see COLUMNS) and what is new in them,
-less what a reader may not see. Must not decide, do I/O or read a clock. Bringing it up to date is an iterator that
-does a little at each step: filter calls get their turn between two. What did not change costs a comparison only.
+Takes the engine's answers to read; gives rows (see COLUMNS) and what is new in them, less what a reader may not see.
+Must not decide, do I/O or read a clock. Bringing it up to date is an iterator that does a little at each step: filter
+calls get their turn between two. What did not change costs a comparison only.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -15,7 +14,6 @@ from extender.core import explain
 from extender.core.answers import Answers, Workload
 from extender.core.ids import GroupKey, NodeName, QueueName
 from extender.core.membership import Standing
-from extender.core.messages import Evict
 from extender.core.model import Node, Queue
 from extender.core.quota import Position
 from extender.core.resources import GPU, GPU_PARTS, GPU_SHARE, Amounts, parts_in
@@ -39,7 +37,6 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }
 #: the key of the one row of `cluster`
 NOW = "now"
-EVICTIONS_KEPT = 500
 #: queues and positions are brought up to date so often
 SLOW_SECONDS = 1.0
 #: so much is done in one step: comparing a row is one, making one is COST
@@ -77,8 +74,6 @@ class Board:
         #: what each row was made of, so that it is made anew only when that changed
         self._group_facts: dict[GroupKey, tuple[object, ...]] = {}
         self._node_facts: dict[NodeName, tuple[object, ...]] = {}
-        self._evictions: deque[tuple[int, Evict, GroupKey, Row]] = deque()
-        self._last_eviction = 0
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -112,28 +107,6 @@ class Board:
 
     # --- bringing up to date --------------------------------------------------------------------
 
-    def note(self, effect: Evict, now: float) -> None:
-        """An eviction was decided. Pods of one group that go for one cause make one row."""
-        engine = self._answers.engine
-        pod = engine.world.pods.get(effect.uid)
-        if pod is None:
-            return
-        number, pods = self._last_eviction + 1, 1
-        if self._evictions:
-            last, cause, group, row = self._evictions[-1]
-            if (group, cause.ground, cause.detail) == (pod.group, effect.ground, effect.detail):
-                self._evictions.pop()
-                number, now, pods = last, row[0], row[-1] + 1
-        self._last_eviction = number
-        made: Row = (
-            *(now, pod.namespace, pod.group.source.value, pod.name if pod.group.lone else pod.group.name),
-            *(engine.world.queue_of(pod.group), effect.ground.value),
-            *(explain.why_evicted(effect.ground, effect.detail), pods),
-        )
-        self._evictions.append((number, effect, pod.group, made))
-        if len(self._evictions) > EVICTIONS_KEPT:
-            self._evictions.popleft()
-
     def renew(self, now: float) -> Iterator[None]:
         """Bring all tables up to date, in steps."""
         version = self.version + 1
@@ -147,10 +120,15 @@ class Board:
         self.version = version
 
     def _renew_evictions(self, version: int) -> None:
-        table = self.tables["evictions"]
-        for number, _, _, row in self._evictions:
-            table.put(number, row, version, row[1])
-        table.keep({number for number, *_ in self._evictions}, version)
+        table, seen = self.tables["evictions"], set[Key]()
+        for one in self._answers.engine.evictions:
+            seen.add(one.number)
+            row: Row = (
+                *(one.at, one.group.namespace, one.group.source.value, one.name, one.queue, one.ground.value),
+                *(explain.why_evicted(one.ground, one.detail), one.pods),
+            )
+            table.put(one.number, row, version, one.group.namespace)
+        table.keep(seen, version)
 
     def _renew_queues(self, version: int, now: float) -> Iterator[None]:
         table, names = self.tables["queues"], self._answers.queues()

@@ -25,12 +25,15 @@ from extender.wire.queues import encode_amounts
 
 if TYPE_CHECKING:  # kubectl's plugin takes names and times from here, and none of the engine
     from extender.core.answers import Closer, Places, QueueState, Waiter, Workload
+    from extender.core.evictions import Eviction
     from extender.core.mending import Mend
 
 GROUP, VERSION = "visibility.muster.dev", "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 Object = dict[str, Any]
 _META = "meta.k8s.io/v1"
+#: phase of what is not there any more
+GONE = "Gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ WORKLOADS = Resource(
     True,
     (
         ("Name", "string", "The kind of group, and its name."),
-        ("Phase", "string", "Pending, Running or Ended."),
+        ("Phase", "string", "Pending, Running or Ended; Gone of what was evicted and is not there any more."),
         ("Reason", "string", "Why something of it waits."),
         ("Queue", "string", "The queue that it is in."),
         ("Position", "string", "Its place among those that wait in the queue."),
@@ -155,6 +158,27 @@ def workload(answer: Workload, now: float, closer: Closer | None = None) -> Obje
     return {"apiVersion": API_VERSION, "kind": WORKLOADS.kind, "metadata": meta, "status": status}
 
 
+def gone(source: Source, namespace: str, name: str, evictions: Sequence[Eviction], now: float) -> Object:
+    """A group, or a pod of one, that is not there any more, by how it was evicted."""
+    last = evictions[-1]
+    status: Object = {
+        "phase": GONE,
+        "queue": last.queue,
+        "evictions": [_eviction(one) for one in evictions],
+        "observedAt": _micro_time(now),
+    }
+    if source is Source.POD and not last.group.lone:
+        status["group"] = name_of(last.group.source, last.name)
+    meta: Object = {"name": name_of(source, name), "namespace": namespace, "creationTimestamp": None}
+    return {"apiVersion": API_VERSION, "kind": WORKLOADS.kind, "metadata": meta, "status": status}
+
+
+def _eviction(one: Eviction) -> Object:
+    """Pods that went in one go: by which rule, when the last one did, and why in words."""
+    message = explain.why_evicted(one.ground, one.detail)
+    return {"rule": one.ground.value, "at": time_text(one.last), "message": message, "pods": one.pods}
+
+
 def queue(answer: QueueState, now: float) -> Object:
     """One queue as an object."""
     status: Object = {
@@ -177,6 +201,8 @@ def _closer(closer: Closer) -> Object:
         "startsWhen": changes(closer.mends),
         "history": [{"since": time_text(since), **_past(reason)} for since, reason in closer.past],
     }
+    if closer.evictions:
+        told["evictions"] = [_eviction(one) for one in closer.evictions]
     if closer.span is not None:
         told["topology"] = span_object(closer.span)
     if closer.starts is not None:
@@ -263,7 +289,8 @@ def _along(item: Object, include: str) -> Object | None:
 
 def _workload_cells(item: Object, now: float) -> list[Any]:
     status = item["status"]
-    members, minimum = status["members"], status["members"]["minimum"]
+    members = status.get("members") or {"bound": 0, "succeeded": 0, "minimum": None}
+    minimum = members["minimum"]
     return [
         item["metadata"]["name"],
         status["phase"],

@@ -1,7 +1,7 @@
 """What is written of an eviction: the record on the pod just before it, and what stays on its group.
 
 Takes a ground with its numbers and a time, gives texts and patch bodies; must not decide when to write.
-The record is JSON for programs; people read the sentence of it in Events and conditions.
+The record is JSON for programs; people read the sentence of it in Events and conditions. `departed` reads all that.
 
 A group's record goes where its source has a place that no later statement of ours overwrites:
   ours     `status.lastEviction`
@@ -19,30 +19,25 @@ from extender.core import explain
 from extender.core.ids import Source
 from extender.core.messages import NoteEviction
 from extender.core.reasons import Detail, Ground
+from extender.wire.answers import time_text
+from extender.wire.departed import EVICTED_CONDITION, LAST_EVICTION_ANNOTATION, MAX_FACTS, short
 from extender.wire.status import Patches
 
-#: on a pod: it is evicted, or about to be; taken back when the eviction is refused
-EVICTED_ANNOTATION = "muster.dev/evicted"
-#: on a group: the newest eviction of members
-LAST_EVICTION_ANNOTATION = "muster.dev/last-eviction"
-#: condition of a native group
-EVICTED_CONDITION = "muster.dev/Evicted"
-#: more than that is no record but a burden for every watcher of pods
-_MAX_FACTS = 16
-#: fits the longest namespace with the longest name
-_MAX_TEXT = 320
 #: as our PodGroup's definition has it
 _MAX_MESSAGE = 4096
 
 
 def record(ground: Ground, detail: Detail, time: str) -> str:
     """By which rule, when, and for whom at what cost, as JSON of bounded size; `time` is RFC 3339 in UTC."""
-    facts = {name: value if isinstance(value, int) else _short(value) for name, value in detail[:_MAX_FACTS]}
+    facts = {name: value if isinstance(value, int) else short(value) for name, value in detail[:MAX_FACTS]}
     return orjson.dumps({"rule": ground.value, "at": time, **facts}).decode()
 
 
-def patches(note: NoteEviction, time: str) -> Patches:
-    """The patches that bring the record into the group's object."""
+def patches(note: NoteEviction) -> Patches:
+    """The patches that bring the record into the group's object; none for a pod alone."""
+    if note.key.lone:
+        return Patches(None, None)
+    time = time_text(note.at)
     why = explain.why_evicted(note.ground, note.detail)[:_MAX_MESSAGE]
     match note.key.source:
         case Source.MUSTER:
@@ -60,7 +55,3 @@ def _condition(note: NoteEviction, why: str, time: str) -> dict[str, Any]:
         "message": why,
         "lastTransitionTime": time,
     }
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 3]}..."

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from extender.core.ids import GroupKey, QueueName, Source, TaskName
 from extender.core.model import Group, PartRule
 from extender.core.reasons import Reason
-from extender.wire import marks
+from extender.wire import departed, marks
 from extender.wire.fields import Object, Reader, metadata
 from extender.wire.network import volcano_levels
 from extender.wire.selectors import expressions
@@ -41,6 +41,7 @@ class _Stated:
     expected_duration: int | None = None
     preemptible: bool | None = None
     priority: int | None = None
+    priority_class: str | None = None
     initially_scheduled: bool = False
     phase: str = ""
     stated_reason: str = ""
@@ -68,11 +69,13 @@ def decode_group(source: Source, obj: object) -> Group:
         expected_duration=stated.expected_duration,
         preemptible=stated.preemptible,
         priority=stated.priority,
+        priority_class=stated.priority_class,
         created=reader.time(meta, "creationTimestamp", "metadata.creationTimestamp") or 0.0,
         generation=reader.integer(meta, "generation", "metadata.generation") or 0,
         initially_scheduled=stated.initially_scheduled,
         phase=stated.phase,
         stated_reason=stated.stated_reason or _why(reader, meta),
+        evicted_at=departed.evicted_at(source, obj),
         problems=tuple(reader.problems),
     )
 
@@ -85,11 +88,13 @@ def _native(reader: Reader, spec: Object, status: Object) -> _Stated:
         minimum = _minimum(reader, reader.mapping(policy, "gang", f"{path}.gang"), "minCount", f"{path}.gang.minCount")
     elif policy.get("basic") is None:
         reader.note(path, policy.get("basic"), "a basic or a gang policy")
+    priority = _priority(reader, spec)
     scheduled, reason, message = _condition(reader, status, _INITIALLY_SCHEDULED)
     return _Stated(
         min_member=minimum,
         topology_required=_native_level(reader, spec),
-        priority=_priority(reader, spec),
+        priority=priority,
+        priority_class=_priority_class(reader, spec) if priority is None else None,
         initially_scheduled=scheduled == "True",
         stated_reason=(_leading_reason(message) or reason) if scheduled == "False" else "",
     )
@@ -131,6 +136,7 @@ def _volcano(reader: Reader, spec: Object, status: Object) -> _Stated:
         topology_required=required,
         topology_preferred=preferred,
         parts=_subgroups(reader, spec),
+        priority_class=_priority_class(reader, spec),
         stated_reason=reason if waiting == "True" else "",
     )
 
@@ -159,6 +165,7 @@ def _muster(reader: Reader, spec: Object, status: Object) -> _Stated:
         schedule_timeout=_seconds(reader, spec, "scheduleTimeoutSeconds"),
         expected_duration=_seconds(reader, spec, "expectedDurationSeconds"),
         preemptible=reader.flag(spec, "preemptible", "spec.preemptible"),
+        priority_class=_priority_class(reader, spec),
         initially_scheduled=phase == "Running",
         phase=phase,
         stated_reason=reader.text(status, "reason", "status.reason"),
@@ -212,6 +219,10 @@ def _seconds(reader: Reader, spec: Object, key: str) -> int | None:
 
 def _priority(reader: Reader, spec: Object) -> int | None:
     return reader.integer(spec, "priority", "spec.priority", -_MAX_PRIORITY - 1, _MAX_PRIORITY)
+
+
+def _priority_class(reader: Reader, spec: Object) -> str | None:
+    return reader.text(spec, "priorityClassName", "spec.priorityClassName") or None
 
 
 def _queue(reader: Reader, meta: Object, spec: Object) -> QueueName | None:

@@ -17,6 +17,7 @@ from extender.wire.small import (
     decode_lease,
     decode_namespace,
     decode_open_queues,
+    decode_priority_class,
     decode_topology,
     encode_open_queues,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "decode_node",
     "decode_open_queues",
     "decode_pod",
+    "decode_priority_class",
     "decode_queue",
     "decode_topology",
     "encode_open_queues",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from extender.core.ids import NodeName, PodUid
 from extender.core.model import Owner, Pod
 from extender.core.resources import GPU, MIG
-from extender.wire import constraints, hami, marks, places, requests
+from extender.wire import constraints, departed, hami, marks, places, requests
 from extender.wire.fields import Object, Reader, api_group, metadata
 
 _MAX_PRIORITY = 2**31 - 1
@@ -30,7 +30,7 @@ def decode_pod(obj: object) -> Pod:
     notes = reader.mapping(meta, "annotations", "metadata.annotations")
     namespace = reader.text(meta, "namespace", "metadata.namespace") or "default"
     phase = reader.text(status, "phase", "status.phase") or "Pending"
-    bound_at, rejection = _scheduled(reader, status)
+    bound_at, rejection, disrupted = _conditions(reader, status)
     task = marks.task_of(reader, labels, notes)
     index = places.index_of(labels, notes, meta["name"])
     parts, prefers = places.parts_of(reader, labels, notes, task, index)
@@ -66,6 +66,7 @@ def decode_pod(obj: object) -> Pod:
         rejection=rejection,
         not_admitted=phase == "Failed" and status.get("reason") == NOT_ADMITTED,
         shares=hami.decode_shares(notes, shape.cards),
+        evicted=departed.of_pod(notes, disrupted),
         problems=tuple(reader.problems),
     )
 
@@ -74,15 +75,25 @@ def _sorted(labels: Object) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((key, value) for key, value in labels.items() if value.__class__ is str))
 
 
-def _scheduled(reader: Reader, status: Object) -> tuple[float | None, str]:
-    """When the pod was bound, and what the scheduler said when it was not."""
+def _conditions(reader: Reader, status: Object) -> tuple[float | None, str, Object | None]:
+    """When the pod was bound, what the scheduler said when it was not, and the condition of one that is disrupted."""
+    scheduled: tuple[float | None, str] = (None, "")
+    disrupted: Object | None = None
     for condition in reader.objects(status, "conditions", "status.conditions"):
-        if condition.get("type") == "PodScheduled":
-            path = "status.conditions[PodScheduled]"
-            if condition.get("status") == "True":
-                return reader.time(condition, "lastTransitionTime", path), ""
-            if condition.get("status") == "False" and condition.get("reason") == "Unschedulable":
-                return None, reader.text(condition, "message", path)
+        kind = condition.get("type")
+        if kind == "PodScheduled":
+            scheduled = _scheduled(reader, condition)
+        elif kind == departed.DISRUPTED:
+            disrupted = condition
+    return *scheduled, disrupted
+
+
+def _scheduled(reader: Reader, condition: Object) -> tuple[float | None, str]:
+    path = "status.conditions[PodScheduled]"
+    if condition.get("status") == "True":
+        return reader.time(condition, "lastTransitionTime", path), ""
+    if condition.get("status") == "False" and condition.get("reason") == "Unschedulable":
+        return None, reader.text(condition, "message", path)
     return None, ""
 
 

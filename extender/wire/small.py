@@ -1,4 +1,4 @@
-"""Topologies, namespaces, leases and the list of open queues from their JSON objects.
+"""Topologies, namespaces, priority classes, leases and the list of open queues from their JSON objects.
 
 Takes decoded JSON, gives values; must not raise but DecodeError, for an object without a name or a
 topology without sound levels.
@@ -6,8 +6,9 @@ topology without sound levels.
 
 from __future__ import annotations
 
+from extender.core.activity import Lease
 from extender.core.ids import QueueName
-from extender.core.model import Lease, Topology
+from extender.core.model import Topology
 from extender.wire import marks
 from extender.wire.fields import DecodeError, Object, Reader, metadata
 
@@ -17,6 +18,7 @@ OPEN_QUEUES = "muster-admission"
 OPEN_KEY = "open"
 _DEFAULT_DURATION = 15
 _MAX_DURATION = 24 * 3600
+_MAX_PRIORITY = 2**31 - 1
 
 
 def decode_topology(obj: object) -> Topology:
@@ -36,6 +38,16 @@ def decode_namespace(obj: object) -> tuple[str, QueueName | None, bool]:
     reader = Reader()
     labels = reader.mapping(meta, "labels", "metadata.labels")
     return meta["name"], marks.queue_of(reader, labels), marks.managed(reader, labels)
+
+
+def decode_priority_class(obj: object) -> tuple[str, int]:
+    """Name and value of a priority class; DecodeError when it has no value."""
+    meta = metadata(obj, "name")
+    assert isinstance(obj, dict)
+    value = Reader().integer(obj, "value", "value", -_MAX_PRIORITY - 1, _MAX_PRIORITY)
+    if value is None:
+        raise DecodeError("value: not an integer of 32 bits")
+    return meta["name"], value
 
 
 def decode_lease(obj: object) -> Lease:

@@ -104,26 +104,59 @@ def test_a_pod_that_is_evicted_bears_its_record_in_words():
     assert "is asked to leave, Preempted" in run(World(stays), "why", "pod/solo")[0]
 
 
-@pytest.mark.parametrize(
-    ("reason", "want"),
-    [
-        ("PreemptionByScheduler", "not by Muster: a scheduler preempted it for a pod of higher priority (said)"),
-        ("DeletionByTaintManager", "not by Muster: its node got a taint that it does not tolerate (said)"),
-        ("EvictionByEvictionAPI", "not by Muster: somebody evicted it, as a drain of its node does (said)"),
-        ("TerminationByKubelet", "not by Muster: its kubelet ended it: the node was short of something, "
-         "or was shut down (said)"),
-        ("SomethingNew", "not by Muster: it leaves before its end (said)"),
-    ],
-)  # fmt: skip
+BY_OTHERS = {
+    "PreemptionByScheduler": "a scheduler preempted it for a pod of higher priority (said by whom)",
+    "DeletionByTaintManager": "its node got a taint that it does not tolerate (said by whom)",
+    "EvictionByEvictionAPI": "somebody evicted it, as a drain of its node does (said by whom)",
+    "TerminationByKubelet": "its kubelet ended it: the node was short of something, or was shut down (said by whom)",
+    "SomethingNew": "it leaves before its end (reason SomethingNew, said by whom)",
+}
+
+
+@pytest.mark.parametrize(("reason", "want"), BY_OTHERS.items())
 def test_a_pod_that_others_evicted_says_who(reason, want):
-    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "said"}
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "by whom"}
     status = {"phase": "Running", "conditions": [condition | {"lastTransitionTime": EVICTED["at"]}]}
     there = World(world.pod("solo", node="n", status=status))
     told = json.loads(run(there, "why", "pod/solo", "-o", "json")[0])
-    assert told["evicted"] == {"rule": reason, "at": EVICTED["at"], "message": want}
+    rule = "DisruptedByOthers" if reason == "SomethingNew" else reason
+    assert told["evicted"] == {"rule": rule, "at": EVICTED["at"], "message": f"not by Muster: {want}"}
     condition["status"] = "False"
     status["conditions"] = [condition]
     assert "evicted" not in json.loads(run(there, "why", "pod/solo", "-o", "json")[0])
+
+
+TAINTED = {
+    "rule": "DeletionByTaintManager",
+    "at": "2026-01-01T00:07:00Z",
+    "message": "not by Muster: its node got a taint that it does not tolerate (node n, evicted 2)",
+}
+
+
+def test_the_newest_eviction_is_told_wherever_it_stands():
+    older = {"lastEviction": EVICTED}
+    live = world.workload("muster:train", evictions=[TAINTED | {"pods": 2}])
+    told = json.loads(run(World(world.group("train", status=older), live), "why", "train", "-o", "json")[0])
+    assert told["evicted"] == TAINTED
+    newer = {"lastEviction": EVICTED | {"at": "2026-01-01T00:09:00Z"}}
+    told = json.loads(run(World(world.group("train", status=newer), live), "why", "train", "-o", "json")[0])
+    assert told["evicted"] == newer["lastEviction"]
+
+
+@pytest.mark.parametrize("name", ["solo", "pod/solo"])
+def test_a_pod_that_others_evicted_is_told_of_when_it_is_gone(name):
+    gone = world.workload("pod:solo", phase="Gone", evictions=[TAINTED | {"pods": 1}])
+    for there in (World(gone), World(gone, world.event("solo", TAINTED["rule"], "less", TAINTED["at"], kind="Pod"))):
+        told = json.loads(run(there, "why", name, "-o", "json")[0])
+        assert (told["name"], told["phase"], told["evicted"]) == ("pod:solo", "Gone", TAINTED)
+        at, rule, message = TAINTED["at"], TAINTED["rule"], TAINTED["message"]
+        assert told["history"] == [{"at": at, "reason": rule, "message": message}]
+
+
+def test_a_pod_that_is_gone_does_not_hide_a_group_of_its_name():
+    gone = world.workload("pod:train", phase="Gone", evictions=[TAINTED])
+    there = World(gone, world.group("train"), world.workload("muster:train"))
+    assert "muster:train in" in run(there, "why", "train")[0]
 
 
 # --- without live answers ----------------------------------------------------------------------------
@@ -281,6 +314,20 @@ def test_history_is_in_order_and_says_nothing_twice():
         ("Other", "beside it"),
         ("Queued", "again"),
     ]
+
+
+def test_evictions_of_the_live_answer_are_history_and_take_in_the_events_of_them():
+    def event(at: str, reason: str, message: str) -> dict[str, str]:
+        return {"at": at, "reason": reason, "message": message}
+
+    told = [
+        event("2026-01-01T00:06:58Z", TAINTED["rule"], "as much as was known then"),
+        event("2026-01-01T00:30:00Z", TAINTED["rule"], TAINTED["message"]),  # written late
+        event("2026-01-01T00:07:01Z", "Queued", "beside it"),
+        event("2026-01-01T00:03:00Z", TAINTED["rule"], "an earlier one"),
+    ]
+    found = history.merged([], told, [TAINTED])
+    assert [one["message"] for one in found] == ["an earlier one", TAINTED["message"], "beside it"]
 
 
 def test_a_pod_that_is_gone_is_remembered_by_events():

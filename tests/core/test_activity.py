@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.core.activity import Activity
-from extender.core.model import Lease
+from extender.core.activity import Activity, Lease
 
 CASES = {
     "no lease was seen": ([], 0, False),

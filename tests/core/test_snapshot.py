@@ -405,7 +405,7 @@ def test_rooms_share_nothing_with_the_world() -> None:
 
 
 def test_a_reader_that_fell_behind_the_log_of_touched_rows_reads_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("extender.core.world._TOUCHES_KEPT", 2)
+    monkeypatch.setattr("extender.core.node_table._TOUCHES_KEPT", 2)
     world, feasibility = World(), Feasibility()
     for number in range(3):
         world.apply(messages.NodeSeen(make_node(f"n{number}")))

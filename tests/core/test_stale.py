@@ -96,7 +96,7 @@ def test_an_eviction_says_why_on_the_group_first_and_on_each_pod() -> None:
     engine, _ = hurt()
     note, *pods = (e for e in engine.ticks(STALE + 2) if isinstance(e, Evict | NoteEviction))
     detail = (("group", "team/train"), ("queue", "q"), ("have", 3), ("minimum", 4), ("seconds", STALE))
-    assert note == NoteEviction(TRAIN, "uid-of-train", Ground.STALE, detail)
+    assert note == NoteEviction(TRAIN, "uid-of-train", Ground.STALE, START + STALE + 1, detail)
     assert {(type(pod), pod.ground, pod.detail) for pod in pods} == {(Evict, Ground.STALE, detail)}
     assert engine.reason(TRAIN) is Reason.EVICTING
 

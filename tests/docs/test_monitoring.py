@@ -168,6 +168,16 @@ def test_the_dashboard_has_its_three_questions_variables_and_links_to_pages_that
     assert len({panel["id"] for panel in made["panels"]}) == len(made["panels"])
 
 
+def test_panels_and_links_have_every_field_that_the_schema_of_grafana_requires() -> None:
+    """As its foundation SDK reads a dashboard strictly, of the kinds that are used here."""
+    for panel in panels():
+        assert panel["type"] == "timeseries"
+        assert set(panel["options"]["legend"]) == {"displayMode", "placement", "showLegend", "calcs"}
+        assert set(panel["options"]["tooltip"]) == {"mode", "sort"}
+    wanted = {"title", "type", "icon", "tooltip", "url", "tags", "asDropdown", "targetBlank", "includeVars", "keepTime"}
+    assert all(set(link) == wanted for link in dashboard()["links"])
+
+
 def test_the_ports_that_are_scraped_are_those_that_the_component_opens() -> None:
     patch = yaml.safe_load((FOLDER / "components" / "metrics" / "kustomization.yaml").read_text())["patches"][0][
         "patch"

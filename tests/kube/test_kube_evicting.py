@@ -147,9 +147,23 @@ async def test_a_group_is_told_in_one_patch_and_one_event(
     path = f"/apis/{group}/{version}/namespaces/ns/podgroups/g{part}"
     stub.on("PATCH", path, ok({}))
     writer = effects.Effects(api, "muster-system", lambda: datetime.datetime(2026, 11, 30, 10, tzinfo=datetime.UTC))
-    await writer.write(messages.NoteEviction(GroupKey(source, "ns", "g"), "g-1", Ground.RECLAIMED, (("cost", 7),)))
+    key = GroupKey(source, "ns", "g")
+    await writer.write(messages.NoteEviction(key, "g-1", Ground.RECLAIMED, 1e9, (("cost", 7),)))
     patched, event = [one for one in stub.asked if one.verb != "GET"]
     assert (patched.path, patched.body["metadata"]["uid"]) == (path, "g-1")
     assert event.body["regarding"]["apiVersion"] == f"{group}/{version}"
     assert (event.body["type"], event.body["reason"]) == ("Warning", "Reclaimed")
     assert event.body["note"].endswith("(cost 7)")
+
+
+async def test_a_pod_that_stands_alone_is_told_of_in_an_event_and_not_touched(
+    api: client.Api, stub: kube_stub.Stub
+) -> None:
+    writer = effects.Effects(api, "muster-system", lambda: datetime.datetime(2026, 11, 30, 10, tzinfo=datetime.UTC))
+    note = messages.NoteEviction(GroupKey(Source.POD, "ns", "u-1"), "u-1", Ground.TAINT, 1e9, (("node", "n"),), "web-0")
+    await writer.write(note)
+    (event,) = stub.asked
+    assert (event.verb, event.path) == ("POST", EVENTS)
+    regarding = {"apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "web-0", "uid": "u-1"}
+    assert (event.body["regarding"], event.body["reason"]) == (regarding, "DeletionByTaintManager")
+    assert event.body["note"] == "not by Muster: its node got a taint that it does not tolerate (node n)"

@@ -8,7 +8,7 @@ import kube_stub
 import pytest
 from kube_stub import fail, ok, pod
 
-from extender.core.model import Lease
+from extender.core.activity import Lease
 from extender.kube import client, errors, feeds, lease, resources, writes
 
 POD = "/api/v1/namespaces/ns/pods/p"
@@ -286,6 +286,7 @@ async def test_the_preferred_version_that_has_the_resource_is_taken(api: client.
         "/api/v1/namespaces",
         "/apis/muster.dev/v1alpha1/queues",
         "/apis/policy/v1/poddisruptionbudgets",
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
     ]
 
 

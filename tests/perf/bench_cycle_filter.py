@@ -18,11 +18,10 @@ from collections.abc import Callable
 import orjson
 
 from extender.core import messages
-from extender.core.activity import Activity
+from extender.core.activity import Activity, Lease
 from extender.core.engine import Engine
 from extender.core.ids import NodeName
 from extender.core.makers import Makers
-from extender.core.model import Lease
 from extender.runtime import owner as owner_module
 from extender.runtime import process
 from extender.runtime.leadership import Leadership

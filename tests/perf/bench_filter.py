@@ -18,11 +18,11 @@ import time
 import orjson
 
 from extender.core import messages
-from extender.core.activity import Activity
+from extender.core.activity import Activity, Lease
 from extender.core.engine import Engine
 from extender.core.ids import GroupKey, NodeName, Source
 from extender.core.makers import Makers
-from extender.core.model import Group, Lease
+from extender.core.model import Group
 from extender.runtime import process
 from extender.runtime.leadership import Leadership
 from extender.runtime.owner import Owner

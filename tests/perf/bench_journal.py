@@ -1,18 +1,20 @@
 """What the decision log costs: `python -m tests.perf.bench_journal [--pods 10000]`.
 
 So many pods, in gangs of 8 and alone, come to 1000 nodes as the watch shows them (JSON that is decoded), are planned,
-bound and deleted, once without a log and once with one. Prints the CPU time per event, of the owner's thread and of the
-whole process, and what a new file costs while 10,000 groups wait; never asserts.
+bound and deleted, without a log and with one, by turns in short steps. Prints the CPU time per event, of the owner's
+thread and of the others, and what a new file costs while 10,000 groups wait; never asserts.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import pathlib
 import resource
+import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
@@ -27,6 +29,7 @@ from tests.builders import GPU, gpu_node
 from tests.perf import backlogs
 
 NODES, GANG, BATCH = 1000, 8, 64
+RUNS = 6
 Handle = Callable[[messages.EngineEvent], list[messages.Effect]]
 
 
@@ -91,15 +94,18 @@ class _World:
                 self.count += 1
                 self._handle(messages.EffectDone(effect))
 
-    def play(self, pods: int) -> None:
-        """They come, 64 at a time, and go."""
+    def play(self, pods: int) -> Iterator[None]:
+        """They come, 64 at a time, and go; a step for each 64."""
         self.tell(messages.ActivityChanged(True))
         for number in range(NODES):
             self.tell(messages.NodeSeen(gpu_node(f"n{number:04}", 8)))
         for start in range(0, pods, BATCH):
             self._some(range(start, min(pods, start + BATCH)))
+            yield
         for number in range(pods):
             self.tell(messages.PodGone(PodUid(f"uid-{number}")))
+            if not number % BATCH:
+                yield
         self.tell(messages.Tick())
 
     def _some(self, some: range) -> None:
@@ -114,15 +120,12 @@ class _World:
                 self.tell(messages.PodSeen(objects.decode_pod(told)))
 
 
+_DONE = object()
 _BODIES: list[bytes] = []
 _BOUND = orjson.loads(_shown(0, "n"))["status"]
 
 
-def _run(pods: int, folder: pathlib.Path | None) -> tuple[float, float, int]:
-    engine = Engine(10**6)
-    kept = None
-    if folder is not None:
-        kept = log.Journal(log.Room(folder, 2**30, 2), engine, journal.Settings(10**6), Metrics())
+def _world(kept: log.Journal | None, engine: Engine) -> _World:
     at = 0.0
 
     def handle(event: messages.EngineEvent) -> list[messages.Effect]:
@@ -133,14 +136,34 @@ def _run(pods: int, folder: pathlib.Path | None) -> tuple[float, float, int]:
             kept.handled(at, event, effects)
         return effects
 
+    return _World(engine, handle)
+
+
+def _run(pods: int, folder: pathlib.Path) -> tuple[list[float], float, int]:
+    """The same in two engines, by turns in short steps, so that both have the same disturbances.
+
+    Seconds of the owner's thread an event without and with a log, those of all threads beside it, and events.
+    """
+    engines = [Engine(10**6), Engine(10**6)]
+    kept = log.Journal(log.Room(folder, 2**30, 2), engines[1], journal.Settings(10**6), Metrics())
+    worlds = [_world(None, engines[0]), _world(kept, engines[1])]
+    plays, spent = [world.play(pods) for world in worlds], [0.0, 0.0]
     here, everywhere = time.thread_time(), time.process_time()
-    world = _World(engine, handle)
-    world.play(pods)
-    count = world.count
-    here = time.thread_time() - here
-    if kept is not None:
-        kept.close()
-    return here / count, (time.process_time() - everywhere) / count, count
+    for turn in itertools.count():
+        for which in (0, 1) if turn % 2 else (1, 0):
+            began = time.thread_time()
+            done = next(plays[which], _DONE)
+            spent[which] += time.thread_time() - began
+        if done is _DONE:
+            break
+    kept.close()
+    beside = (time.process_time() - everywhere) - (time.thread_time() - here)
+    count = worlds[0].count
+    return [seconds / count for seconds in spent], beside / count, count
+
+
+def _told(parts: list[float]) -> str:
+    return f"{statistics.median(parts):+.1f} % ({min(parts):+.1f} to {max(parts):+.1f})"
 
 
 def main() -> None:
@@ -150,18 +173,18 @@ def main() -> None:
     parser.add_argument("--waiting", type=int, default=10_000)
     told = parser.parse_args()
     _BODIES.extend(_shown(number) for number in range(told.pods))
-    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    more, beside, without = [], [], []
     size = count = 0
-    for number in range(6):
+    for _ in range(RUNS):
         with tempfile.TemporaryDirectory() as folder:
-            here, everywhere, count = _run(told.pods, pathlib.Path(folder) if number % 2 else None)
-            found[bool(number % 2)].append((here, everywhere))
-            size = max(size, sum(path.stat().st_size for path in pathlib.Path(folder).iterdir()))
-    print(f"{count} events, best of 3 each; {size / count:.0f} bytes on disk an event")
-    for name, part in (("the owner's thread", 0), ("the process", 1)):
-        without, with_log = (min(one[part] for one in found[on]) * 1e6 for on in (False, True))
-        more = 100 * (with_log / without - 1)
-        print(f"  {name:<20} {without:7.1f} us an event, with the log {with_log:7.1f} us: {more:+.1f} %")
+            spent, others, count = _run(told.pods, pathlib.Path(folder))
+            size = sum(path.stat().st_size for path in pathlib.Path(folder).iterdir())
+        without.append(spent[0] * 1e6)
+        more.append(100 * (spent[1] / spent[0] - 1))
+        beside.append(100 * others / spent[0])
+    print(f"{count} events, {RUNS} runs; {size / count:.0f} bytes on disk an event")
+    print(f"  the owner's thread: {statistics.median(without):.1f} us an event, with the log {_told(more)} more")
+    print(f"  other threads, with the log: {_told(beside)} of that beside it")
     engine = backlogs.realistic(told.waiting)
     began = time.perf_counter()
     making = aside.Aside(lambda: journal.header(journal.Settings(0), journal.FULL, 0.0, frozen.freeze(engine)))

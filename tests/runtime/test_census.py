@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from extender.core import messages, series
 from extender.core.model import Node
 from extender.runtime import census
+from tests import builders
 from tests.builders import GPU, bound, gpu_node, make_pod
 from tests.core.engine_driver import Driver
 
@@ -94,3 +96,40 @@ async def test_gpus_are_told_by_the_replica_that_acts_and_kept_once_a_minute() -
     await census._gpus(driver.engine, told, kept, lambda: driver.now + 1000)
     assert (told.shown[-1], told.ages[-1], told.lost[-1]) == (({}, {}), {}, 0)
     assert kept.between(0, driver.now + 2000).points == 2
+
+
+class Usages:
+    """The differences that are told."""
+
+    def __init__(self) -> None:
+        self.differences: list[int] = []
+
+    def usage_difference(self, number: int) -> None:
+        self.differences.append(number)
+
+
+async def test_what_queues_use_is_counted_anew_in_steps_while_pods_come_and_go() -> None:
+    told, driver, count = Usages(), Driver(gpu_node("n0", 8)), 700
+    pods = [bound(make_pod(f"p-{n}", {GPU: 1}), "n0") for n in range(count)]
+    for pod in pods:
+        driver.engine.handle(messages.PodSeen(pod), driver.now)
+    turns = 0
+
+    async def disturb() -> None:
+        """Each turn one of the oldest goes, and another one comes."""
+        nonlocal turns
+        while True:
+            driver.engine.handle(messages.PodGone(pods[turns].uid), driver.now)
+            new = bound(make_pod(f"new-{turns}", {GPU: 2}), "n0")
+            driver.engine.handle(messages.PodSeen(new), driver.now)
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(disturb())
+        await census._usage(driver.engine, told)
+        assert (told.differences, turns > 10) == ([0], True)
+        driver.engine.usage.charge(builders.group_key("nobody"), None, ((GPU, 1),), 1)
+        await census._usage(driver.engine, told)
+        assert told.differences == [0, 1]
+        task.cancel()

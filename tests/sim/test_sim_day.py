@@ -12,9 +12,9 @@ import yaml
 
 from extender.core import messages
 from extender.core.engine import Engine
-from extender.core.ids import NodeName, QueueName
+from extender.core.ids import NodeName, PodUid, QueueName
 from extender.core.model import Pod, Queue
-from extender.sim import console, day
+from extender.sim import console, day, day_report
 from extender.sim.recorded import Recorded, recorded
 from extender.wire import journal
 from tests import builders
@@ -167,3 +167,78 @@ def test_the_report_compares_two_days(tmp_path: pathlib.Path) -> None:
     path.write_text("kind: Pod\n")
     assert console.main(["day", str(tmp_path), "--queues", str(path)], out, errors) == 2
     assert "no Queue of a kind that is known" in errors.getvalue()
+
+
+def test_when_the_object_of_a_pod_goes_that_has_ended_says_nothing_of_the_other_day() -> None:
+    past = Past(queue("p"), queue("q"))
+    for number in range(6):  # two at a time, each for 990 s; their objects are deleted a moment after their end
+        past.come(f"p{number}", "p", 2)
+    for first in (0, 2, 4):
+        past.work(1000)
+        for number in (first, first + 1):
+            past.ends(f"p{number}")
+            past.tell(messages.PodGone(PodUid(f"uid-p{number}")))
+    past.work(1000)
+    found = past.found()
+    for queues in ([], [queue("p", capability=((GPU, 2),))]):
+        played = day.play(found, Engine(100), queues)[QueueName("p")]
+        assert played.used == pytest.approx(6 * 2 * 990 if not queues else 4 * 2 * 990, rel=0.05)
+        assert (len(played.waits), played.waiting) == ((6, 0) if not queues else (5, 1))
+
+
+def circling() -> Past:
+    """A job that takes all is evicted for each short one of a queue that is owed a part, and starts anew behind it."""
+    past = Past(queue("p"), queue("q", 2))
+    past.come("long", "p", 4)
+    past.work(100)
+    for number in range(6):
+        past.come(f"short{number}", "q", 2)
+        past.work(200)
+        past.ends(f"short{number}")
+        past.work(300)
+    return past
+
+
+def test_evictions_that_the_engine_really_decides_over_and_over_are_named() -> None:
+    found = circling().found()
+    same = day.play(found, Engine(100))
+    assert same[QueueName("p")].evicted == 6
+    assert (same[QueueName("p")].often, same[QueueName("q")].often) == ({"long": 6}, {})
+    spared = day.play(found, Engine(100), [queue("q")])
+    assert all(one.often == {} for one in spared.values())
+    seldom = day.play(lent().found(), Engine(100), [queue("q", 2)])
+    assert (seldom[QueueName("p")].evicted, seldom[QueueName("p")].often) == (2, {})
+
+
+@pytest.mark.parametrize(("pause", "want"), [(1700, {"long": 3}), (1900, {})])
+def test_an_eviction_counts_again_within_an_hour_only(pause: int, want: dict[str, int]) -> None:
+    past = Past(queue("p"), queue("q", 2))
+    past.come("long", "p", 4)
+    past.work(100)
+    for number in range(3):
+        past.come(f"short{number}", "q", 2)
+        past.work(100)
+        past.ends(f"short{number}")
+        past.work(pause - 100)
+    same = day.play(past.found(), Engine(100))
+    assert (same[QueueName("p")].evicted, same[QueueName("p")].often) == (3, want)
+
+
+def test_the_report_warns_of_what_would_oscillate_and_says_how_far_it_is(tmp_path: pathlib.Path) -> None:
+    circling().recorder.write(tmp_path)
+    path = tmp_path / "queue.yaml"
+    told = {"apiVersion": "muster.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "q"}}
+
+    def shown(**spec: Any) -> str:
+        path.write_text(yaml.safe_dump(told | {"spec": spec}))
+        out = io.StringIO()
+        day_report.report([str(tmp_path)], str(path), out, said.append)
+        return out.getvalue()
+
+    said: list[str] = []
+    warned = "warning: Oscillates: p: evictions go on and on: long 6 times within an hour"
+    assert shown(deserved={GPU: "2"}, weight=2).splitlines()[-1].startswith(f"{warned}, as 1 of its groups")
+    assert said[0] == "reading file 1 of 1"
+    assert f"with those of {path}: 50%" in {f"{one.rpartition(':')[0]}: 50%" for one in said}
+    assert said[-1] == ""
+    assert "warning" not in shown()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from extender.core import explain, messages
+from extender.core import evictions, explain, messages
 from extender.core.answers import Answers
 from extender.core.engine import Engine
-from extender.core.ids import NodeName, QueueName
-from extender.core.reasons import Ground
+from extender.core.ids import NodeName, PodUid, QueueName
+from extender.core.reasons import Evicted, Ground
 from extender.core.resources import GPU_PARTS, GPU_SHARE
 from extender.web import board as boards
 from extender.web.board import COLUMNS, Board, Sees
@@ -192,21 +193,39 @@ def test_a_group_that_comes_while_rows_are_made_has_its_name_on_its_nodes_soon(s
     assert stage.rows("nodes")["n"]["used"] == ((stage.named("late")[0], 2),)
 
 
+def evicted(stage: Stage, pod: Any, ground: Ground, *detail: Any) -> None:
+    """The watch shows it leave with such a record."""
+    leaving = replace(pod, terminating=True, evicted=Evicted(ground, stage.now, detail))
+    show(stage, leaving)
+    stage.event(messages.PodGone(pod.uid))
+
+
 def test_evictions_of_one_group_for_one_cause_are_one_row_and_the_oldest_go(stage, monkeypatch):
-    monkeypatch.setattr(boards, "EVICTIONS_KEPT", 2)
-    pods = [builders.bound(one, "n", NOW) for one in gang("old", 2)[1:]]
-    show(stage, builders.gpu_node("n"), *pods)
+    monkeypatch.setattr(evictions, "KEPT", 2)
+    show(stage, builders.gpu_node("n"))
     for cause in ("a", "b", "c"):
+        pods = [builders.bound(replace(one, uid=PodUid(one.name + cause)), "n", NOW) for one in gang("old", 2)[1:]]
+        show(stage, *pods)
         for pod in pods:
-            detail = (("for", cause),)
-            stage.board.note(messages.Evict(pod.uid, "team", pod.name, Ground.PREEMPTED, detail), NOW)
+            evicted(stage, pod, Ground.PREEMPTED, ("for", cause))
     stage.renew()
     rows = list(stage.rows("evictions").values())
-    assert sorted(row["pods"] for row in rows) == [2, 2]
+    assert [row["pods"] for row in rows] == [2, 2]
     assert {row["message"] for row in rows} == {
         explain.why_evicted(Ground.PREEMPTED, (("for", cause),)) for cause in ("b", "c")
     }
     assert {(row["name"], row["rule"], row["at"]) for row in rows} == {("old", "Preempted", NOW)}
+
+
+def test_evictions_by_others_stand_in_the_same_list_in_the_same_words(stage):
+    pod = builders.bound(builders.make_pod("solo"), "n", NOW - 30)
+    show(stage, builders.gpu_node("n"), pod)
+    evicted(stage, pod, Ground.API, ("said", "Eviction API: evicting"))
+    stage.renew()
+    (row,) = stage.rows("evictions").values()
+    assert (row["name"], row["rule"], row["pods"]) == ("solo", "EvictionByEvictionAPI", 1)
+    numbers = "node n, evicted 1, lost-seconds 30, checkpoint none, said Eviction API: evicting"
+    assert row["message"] == f"not by Muster: somebody evicted it, as a drain of its node does ({numbers})"
 
 
 SOME = {
@@ -223,7 +242,9 @@ def test_a_reader_sees_what_it_may_see_and_no_more(stage, sees, groups, queues, 
     mine, theirs = gang("mine", 1), gang("theirs", 2, namespace="other")
     placed = [builders.bound(pod, "n", NOW) for pod in (*mine[1:], *theirs[1:])]
     show(stage, builders.gpu_node("n"), mine[0], theirs[0], *placed, builders.make_pod("waits", {GPU: 9}))
-    stage.board.note(messages.Evict(placed[1].uid, "other", "theirs-0", Ground.STALE), NOW)
+    lost = replace(placed[1], uid=PodUid("lost"))
+    show(stage, lost)
+    evicted(stage, lost, Ground.STALE)
     stage.renew()
     numbers = {row["name"]: key for key, row in stage.rows("groups").items()}
     wanted = groups | ({"waits"} if sees.scope("team") else set())

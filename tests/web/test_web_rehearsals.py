@@ -10,9 +10,7 @@ from extender.wire import frozen
 from extender.wire.delegation import Asked, Decision
 from tests import builders
 from tests.builders import GPU
-from tests.web.test_web_answers import API, port, reader, world
-
-__all__ = ["port", "reader", "world"]
+from tests.web.asking import API
 
 
 def busy(world):

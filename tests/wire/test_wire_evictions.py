@@ -14,6 +14,7 @@ from extender.core.ids import GroupKey, Source
 from extender.core.messages import NoteEviction, StateGroup
 from extender.core.reasons import Ground, Reason, Refusal
 from extender.wire import evictions, status
+from extender.wire.fields import seconds_of
 from extender.wire.objects import decode_group
 
 AT = "2026-11-30T10:00:00Z"
@@ -66,12 +67,12 @@ PATCHES: dict[Source, status.Patches] = {
 
 
 def note(source: Source) -> NoteEviction:
-    return NoteEviction(GroupKey(source, "team", "g"), "g-1", Ground.RECLAIMED, DETAIL)
+    return NoteEviction(GroupKey(source, "team", "g"), "g-1", Ground.RECLAIMED, seconds_of(AT), DETAIL)
 
 
 @pytest.mark.parametrize(("source", "want"), PATCHES.items(), ids=str)
 def test_where_a_group_s_record_goes(source: Source, want: status.Patches) -> None:
-    assert evictions.patches(note(source), AT) == want
+    assert evictions.patches(note(source)) == want
 
 
 @pytest.mark.parametrize("source", PATCHES, ids=str)
@@ -79,7 +80,7 @@ def test_no_statement_overwrites_a_record(source: Source) -> None:
     statement = StateGroup(
         GroupKey(source, "team", "g"), "g-1", "Pending", Refusal(Reason.QUEUED), 1, False, counts=(2, 0, 0, 0)
     )
-    later, record = status.patches(statement, AT), evictions.patches(note(source), AT)
+    later, record = status.patches(statement, AT), evictions.patches(note(source))
     assert set(later.annotations or ()).isdisjoint(record.annotations or ())
     if record.strategic:  # conditions merge by their type
         kinds = [{one["type"] for one in patch.status["status"]["conditions"]} for patch in (later, record)]  # type: ignore[index]
@@ -90,7 +91,7 @@ def test_no_statement_overwrites_a_record(source: Source) -> None:
 
 @pytest.mark.parametrize("source", PATCHES, ids=str)
 def test_a_record_makes_no_group_wrong_and_is_no_reason_to_wait(source: Source) -> None:
-    patches = evictions.patches(note(source), AT)
+    patches = evictions.patches(note(source))
     spec = {"minMember": 2, "schedulingPolicy": {"gang": {"minCount": 2}}}
     meta = {"name": "g", "namespace": "team", "uid": "g-1", "annotations": patches.annotations or {}}
     got = decode_group(source, {"metadata": meta, "spec": spec} | (patches.status or {}))
@@ -103,7 +104,7 @@ def test_every_ground_has_words_that_fit_an_event(ground: Ground) -> None:
 
 
 def test_a_huge_detail_fits_the_definition_of_our_group() -> None:
-    huge = NoteEviction(GroupKey(Source.MUSTER, "team", "g"), "g-1", Ground.STALE, (("for", "x" * 9000),))
-    written = evictions.patches(huge, AT).status
+    huge = NoteEviction(GroupKey(Source.MUSTER, "team", "g"), "g-1", Ground.STALE, 0.0, (("for", "x" * 9000),))
+    written = evictions.patches(huge).status
     assert written is not None
     assert len(written["status"]["lastEviction"]["message"]) == 4096

@@ -64,6 +64,26 @@ def made(source: Source, **fields: Any) -> Group:
             ),
             {"min_member": 4, "stated_reason": "Fragmented"},
         ),
+        "native whose priority was filled in": (
+            Source.NATIVE,
+            group(spec=GANG | {"priorityClassName": "high", "priority": 7}),
+            {"min_member": 4, "priority": 7},
+        ),
+        "native with a class alone": (
+            Source.NATIVE,
+            group(spec=GANG | {"priorityClassName": "high"}),
+            {"min_member": 4, "priority_class": "high"},
+        ),
+        "ours with a class": (
+            Source.MUSTER,
+            group(spec={"minMember": 2, "priorityClassName": "low"}),
+            {"min_member": 2, "priority_class": "low"},
+        ),
+        "ours with no class": (
+            Source.MUSTER,
+            group(spec={"minMember": 2, "priorityClassName": ""}),
+            {"min_member": 2},
+        ),
         "native that kube-scheduler refused": (
             Source.NATIVE,
             group(
@@ -127,6 +147,7 @@ def made(source: Source, **fields: Any) -> Group:
                 "min_member": 3,
                 "tasks": (("launcher", 1), ("worker", 2)),
                 "queue": "team-a",
+                "priority_class": "high",
                 "stated_reason": "Fragmented",
                 "topology_required": "topology.volcano.sh/tier-2",
                 "topology_preferred": "topology.volcano.sh/lowest-tier",

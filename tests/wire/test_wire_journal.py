@@ -78,6 +78,7 @@ EVENTS: dict[str, messages.EngineEvent] = {
     ),
     "budget": messages.BudgetSeen(Budget("team", "b", "uid", (), 1, 2, 3, frozenset({"p1", "p0"}))),
     "namespace": messages.NamespaceSeen("team", QueueName("q"), True),
+    "priority class": messages.PriorityClassSeen("low", -7),
     "filter call": messages.FilterCalled(POD, (NodeName("n1"), NodeName("n2"))),
     "holds": messages.HoldsSeen((Hold(PodUid("p"), NodeName("n"), group_key("a"), 7),)),
     "acting": messages.ActivityChanged(True),
@@ -99,7 +100,8 @@ def test_an_event_comes_back_as_it_was(event: messages.EngineEvent) -> None:
 
 def test_all_events_and_effects_can_be_read() -> None:
     assert {type(event).__name__ for event in EVENTS.values()} >= journal._EVENTS.keys() - {
-        "TopologyGone", "HyperNodeGone", "QueueGone", "BudgetGone", "NamespaceGone", "FilterRejected",
+        "TopologyGone", "HyperNodeGone", "QueueGone", "BudgetGone", "NamespaceGone", "PriorityClassGone",
+        "FilterRejected",
     }  # fmt: skip
     for kinds in (journal._EVENTS, journal._EFFECTS, journal._DECIDED):
         for kind in kinds.values():

@@ -1,4 +1,4 @@
-"""Topologies, namespaces, leases and the list of open queues."""
+"""Topologies, namespaces, priority classes, leases and the list of open queues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wire_objects import table
 
-from extender.core.model import Lease, Topology
+from extender.core.activity import Lease
+from extender.core.model import Topology
 from extender.wire import objects
 
 
@@ -86,9 +87,20 @@ def test_open_queues_come_back_as_they_went(names: frozenset) -> None:
     assert objects.decode_open_queues({"data": {"open": text}}) == names
 
 
+@pytest.mark.parametrize("value", [0, -7, 2_000_001_000, -(2**31)])
+def test_priority_class(value: int) -> None:
+    assert objects.decode_priority_class({"metadata": {"name": "low"}, "value": value}) == ("low", value)
+
+
+@pytest.mark.parametrize("value", [None, "7", 1.5, 2**31, True, []])
+def test_a_priority_class_without_a_value_is_refused(value: object) -> None:
+    with pytest.raises(objects.DecodeError, match="value: not an integer"):
+        objects.decode_priority_class({"metadata": {"name": "low"}, "value": value})
+
+
 @pytest.mark.parametrize(
     "decode",
-    [objects.decode_topology, objects.decode_namespace, objects.decode_lease],
+    [objects.decode_topology, objects.decode_namespace, objects.decode_lease, objects.decode_priority_class],
 )
 @pytest.mark.parametrize("obj", [None, 3, {}, {"metadata": []}, {"metadata": {"name": ""}}])
 def test_an_object_without_a_name_is_refused(decode: Any, obj: object) -> None:

@@ -97,14 +97,20 @@ export class Details {
     if (status?.plannedNodes?.length) {
       parts.push(el("h3", { text: "Planned nodes" }), el("ul", {}, ...status.plannedNodes.map((one) => el("li", { text: `${one.name}: ${one.members}` }))));
     }
+    if (status?.evictions?.length) {
+      const items = [...status.evictions].reverse().map((one) => this.past(one.at, one.rule, one.message));
+      parts.push(el("h3", { text: "Evictions of its pods" }), el("ol", { class: "history" }, ...items));
+    }
     if (status?.history?.length) {
-      const items = [...status.history].reverse().map((one) => {
-        const at = Date.parse(one.since) / 1000;
-        return el("li", {}, el("time", { text: `${clock(at)}, ${age(this.state.now() - at)} ago` }), said(one.reason, "", one.message));
-      });
+      const items = [...status.history].reverse().map((one) => this.past(one.since, one.reason, one.message));
       parts.push(el("h3", { text: "History" }), el("ol", { class: "history" }, ...items));
     }
     return { title: title(row), parts };
+  }
+
+  past(since, reason, message) {
+    const at = Date.parse(since) / 1000;
+    return el("li", {}, el("time", { text: `${clock(at)}, ${age(this.state.now() - at)} ago` }), said(reason, "", message));
   }
 
   queue(key) {

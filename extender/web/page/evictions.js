@@ -7,7 +7,7 @@ const HOUR = 3600;
 const SHOWN = 100;
 const WIDTH = 600;
 const LANE = 16;
-const LABEL = 110;
+const LABEL = 136;
 
 export class Evictions {
   constructor(place, state, show) {
