@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from extender.core import evictions, messages
 from extender.core.evictions import Eviction
-from extender.core.ids import PodUid
+from extender.core.ids import PodUid, Source
 from extender.core.messages import NoteEviction, StateGroup
 from extender.core.model import Owner, Pod
 from extender.core.reasons import NOT_OURS, Evicted, Ground, Reason
@@ -185,6 +185,13 @@ def test_a_pod_that_stands_alone_is_told_of_too() -> None:
     effects = leave(engine, member(0, group=None)) + engine.ticks(5)
     (note,) = notes(effects)
     assert (note.key.lone, note.uid, note.name) == (True, "train-0.0", "train-0")
+
+
+def test_the_object_that_made_the_pods_is_left_as_it_is() -> None:
+    made = builders.group_key("job:train", Source.OWNER)
+    engine = Driver(gpu_node(), make_group("job:train", 1, source=Source.OWNER), member(0, group=made))
+    assert notes(leave(engine, member(0, group=made)) + engine.ticks(5)) == []
+    assert [record.group for record in records(engine)] == [made]
 
 
 @pytest.mark.parametrize("ground", Ground)
