@@ -1,6 +1,6 @@
 """`python -m extender.sim scenario FILE...`: run reports and say which checks held; `read FILE...`: say what is read;
 `replay FILE...`: decide again what is on record in a decision log; `day FILE...`: decide anew with other queues;
-`trace ...`: workloads that were recorded elsewhere.
+`trace ...`: workloads that were recorded elsewhere, described or replayed.
 
 Takes arguments, gives lines and an exit status: 0 when all held or was understood, 1 when not, 2 when a file or an
 argument cannot be read, or a cluster cannot be played on; on a real cluster 3 when nothing fell short, but something
@@ -25,6 +25,7 @@ from extender.sim import day_report, logbook, manifests, reading, replay, runner
 from extender.sim.fields import Fault
 from extender.sim.report import Report
 from extender.sim.traces import console as traces
+from extender.sim.trial import console as trial
 from extender.sim.watching import Result
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     anew = commands.add_parser("day", help="play what a decision log has on record with other queues, and compare")
     anew.add_argument("files", nargs="+", metavar="FILE", help="files of a decision log, or its folder")
     anew.add_argument("--queues", required=True, metavar="FILE", help="Queue objects as they would be")
-    traces.add(commands)
+    trial.add(traces.add(commands))
     scenario = commands.add_parser("scenario", help="run scenario files and check what they want")
     scenario.add_argument("files", nargs="+", metavar="FILE", help="a YAML list of reports")
     scenario.add_argument("--id", action="append", default=[], help="only the report of this id; may be repeated")
@@ -133,7 +134,7 @@ def _day(paths: Sequence[str], queues: str, out: TextIO, errors: TextIO) -> int:
 
 def _trace(told: argparse.Namespace, out: TextIO, errors: TextIO) -> int:
     try:
-        traces.run(told, out, errors)
+        (trial if told.action == "replay" else traces).run(told, out, errors)
     except Fault as fault:
         print(f"cannot read {fault}", file=errors)
         return UNREADABLE

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
-def add(commands: Commands) -> None:
-    """The subcommand and its arguments."""
-    trace = commands.add_parser("trace", help="recorded workloads of GPU clusters: say what is read of them")
+def add(commands: Commands) -> Commands:
+    """The subcommand and its actions; what others may add to."""
+    trace = commands.add_parser("trace", help="recorded workloads of GPU clusters: describe or replay them")
     doing = trace.add_subparsers(required=True, metavar="ACTION", dest="action")
     doing.add_parser("formats", help="list the formats, what is taken from each, and what is made up")
     told = doing.add_parser("describe", help="say what is read of a trace, what is made up, and which rows are bad")
     add_files(told)
+    return doing
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:
