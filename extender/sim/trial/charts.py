@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-COLOURS = ("#d81b60", "#1e88e5", "#6d9eeb", "#43a047", "#8d6e63", "#ef6c00", "#5e35b1", "#00897b", "#757575")
+COLOURS = (
+    *("#d81b60", "#1e88e5", "#90b8f0", "#43a047", "#8d6e63", "#ef6c00"),
+    *("#5e35b1", "#00897b", "#757575", "#c0ca33", "#212121", "#f06292"),
+)
 _WIDTH, _HEIGHT, _LEFT, _TOP = 860, 240, 60, 34
 _BAR, _NAME, _RIGHT = 24, 190, 90
 _TICKS = 4
+#: names in a row of the legend
+_NAMED, _NAME_WIDTH, _NAME_HEIGHT = 6, 145, 18
 
 
 def lines(title: str, unit: str, curves: Mapping[str, Sequence[tuple[float, float]]], most: float) -> str:
     """A line for each name; the time in hours below, from 0 to `most` at the left."""
     last = max((points[-1][0] for points in curves.values() if points), default=1.0) or 1.0
     top = most or 1.0
-    parts = _frame(title, _WIDTH + _LEFT + 20, _HEIGHT + _TOP + 60)
+    named = -(-len(curves) // _NAMED) * _NAME_HEIGHT
+    parts = _frame(title, _WIDTH + _LEFT + 20, _HEIGHT + _TOP + 34 + named)
     for tick in range(_TICKS + 1):
         y = _TOP + _HEIGHT - _HEIGHT * tick / _TICKS
         parts += [_grid(y), _text(6, y + 4, f"{top * tick / _TICKS:.0f} {unit}")]
@@ -27,11 +33,12 @@ def lines(title: str, unit: str, curves: Mapping[str, Sequence[tuple[float, floa
             f"{_LEFT + _WIDTH * at / last:.1f},{_TOP + _HEIGHT - _HEIGHT * min(value / top, 1):.1f}"
             for at, value in points
         )
-        x = _LEFT + 140 * place
+        x = _LEFT + _NAME_WIDTH * (place % _NAMED)
+        y = _TOP + _HEIGHT + 26 + _NAME_HEIGHT * (place // _NAMED)
         parts += [
             f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.6"/>',
-            f'<rect x="{x}" y="{_TOP + _HEIGHT + 30}" width="12" height="12" fill="{colour}"/>',
-            _text(x + 16, _TOP + _HEIGHT + 40, name),
+            f'<rect x="{x}" y="{y}" width="12" height="12" fill="{colour}"/>',
+            _text(x + 16, y + 10, name),
         ]
     return "\n".join([*parts, "</svg>"])
 
