@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 STAGE := .ci/stage
 
-.PHONY: help venv test lint format unit e2e docs demo bench bench-placement kind-config clean
+.PHONY: help venv test lint format unit e2e docs demo bench bench-placement bench-trace kind-config clean
 
 help: ## this list
 	@echo "Muster: gang scheduling for the stock kube-scheduler. Targets:"
@@ -55,6 +55,16 @@ bench: $(INSTALLED) ## Muster beside kube-scheduler and its native gangs, and wh
 
 bench-placement: $(INSTALLED) ## GPUs that get work on the Alibaba openb trace, under six policies and ours; needs the trace
 	@$(BIN)/python -m tests.perf.openb
+
+TRACES ?= ../shared/data/traces
+OPENB := $(TRACES)/alibaba-openb-2023
+REPLAY := $(BIN)/python -m extender.sim trace replay
+
+bench-trace: $(INSTALLED) ## traces replayed (simulated) under Muster and models of others, reports in build/trace; needs the traces
+	@$(REPLAY) $(TRACES)/shockwave/tacc_32gpus_120jobs.csv --hosts 4 --load 1.0 --seeds 3 --ablations --out build/trace/shockwave
+	@$(REPLAY) $(TRACES)/sia/philly_workload-1.csv --hosts 16 --load 1.0 --longest 86400 --seeds 3 --out build/trace/sia
+	@$(REPLAY) $(TRACES)/tiresias/60_job.csv --hosts 4 --load 1.0 --seeds 3 --out build/trace/tiresias
+	@$(REPLAY) $(OPENB)/openb_pod_list_default.csv $(OPENB)/openb_node_list_gpu_node.csv --load 0.05 --longest 86400 --out build/trace/openb
 
 kind-config: ## print the configuration for `kind create cluster --config`
 	@cat manifests/kind/kind.yaml

@@ -1,5 +1,6 @@
 """`python -m extender.sim scenario FILE...`: run reports and say which checks held; `read FILE...`: say what is read;
-`replay FILE...`: decide again what is on record in a decision log; `day FILE...`: decide anew with other queues.
+`replay FILE...`: decide again what is on record in a decision log; `day FILE...`: decide anew with other queues;
+`trace ...`: workloads that were recorded elsewhere, described or replayed.
 
 Takes arguments, gives lines and an exit status: 0 when all held or was understood, 1 when not, 2 when a file or an
 argument cannot be read, or a cluster cannot be played on; on a real cluster 3 when nothing fell short, but something
@@ -23,6 +24,8 @@ import yaml
 from extender.sim import day_report, logbook, manifests, reading, replay, runner
 from extender.sim.fields import Fault
 from extender.sim.report import Report
+from extender.sim.traces import console as traces
+from extender.sim.trial import console as trial
 from extender.sim.watching import Result
 
 if TYPE_CHECKING:
@@ -42,6 +45,8 @@ def main(argv: Sequence[str], out: TextIO = sys.stdout, errors: TextIO = sys.std
         return _replay(told.files, out, errors)
     if told.command == "day":
         return _day(told.files, told.queues, out, errors)
+    if told.command == "trace":
+        return _trace(told, out, errors)
     try:
         reports = _chosen(reading.read_files(told.files), told.id, told.area)
     except Fault as fault:
@@ -67,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     anew = commands.add_parser("day", help="play what a decision log has on record with other queues, and compare")
     anew.add_argument("files", nargs="+", metavar="FILE", help="files of a decision log, or its folder")
     anew.add_argument("--queues", required=True, metavar="FILE", help="Queue objects as they would be")
+    trial.add(traces.add(commands))
     scenario = commands.add_parser("scenario", help="run scenario files and check what they want")
     scenario.add_argument("files", nargs="+", metavar="FILE", help="a YAML list of reports")
     scenario.add_argument("--id", action="append", default=[], help="only the report of this id; may be repeated")
@@ -122,6 +128,15 @@ def _day(paths: Sequence[str], queues: str, out: TextIO, errors: TextIO) -> int:
         day_report.report(paths, queues, out, functools.partial(_progress, errors=errors))
     except Fault as fault:
         _progress("", errors)
+        print(f"cannot read {fault}", file=errors)
+        return UNREADABLE
+    return HELD
+
+
+def _trace(told: argparse.Namespace, out: TextIO, errors: TextIO) -> int:
+    try:
+        (trial if told.action == "replay" else traces).run(told, out, errors)
+    except Fault as fault:
         print(f"cannot read {fault}", file=errors)
         return UNREADABLE
     return HELD

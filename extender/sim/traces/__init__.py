@@ -1,0 +1,1 @@
+"""Recorded workloads of GPU clusters, in one common form: one small file for each format."""
