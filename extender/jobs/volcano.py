@@ -38,7 +38,7 @@ class Presence:
             del self._deployments[namespace]
 
     def shown_by(self, now: float) -> str | None:
-        """The object that shows that it runs, such as `Lease volcano-system/vc-controller-manager`; None: it does not."""
+        """What shows that it runs, such as `Lease volcano-system/vc-controller-manager`; None: it does not."""
         for namespace, (lease, seen) in sorted(self._leases.items()):
             if lease.holder and now - seen < lease.duration:
                 return f"Lease {namespace}/{LEASE}"

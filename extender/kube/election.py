@@ -1,8 +1,8 @@
 """One active replica among several, chosen by a Lease of our own.
 
-Takes an Api, the Lease's place, our name and a clock; gives whether we act, and word when we begin to. Must not look
-at the Lease's own times, which are of another machine's clock: a holder is taken for lost when its Lease has not
-changed for its whole duration, as seen from here. We cease to act before anybody else may take the Lease.
+Takes an Api, the Lease's place, our name and a clock; gives whether we act. Must not look at the Lease's own times,
+which are of another machine's clock: a holder is taken for lost when its Lease has not changed for its whole duration,
+as seen from here. We cease to act before anybody else may take the Lease.
 """
 
 from __future__ import annotations
@@ -36,15 +36,12 @@ class Election:
         name: str,
         identity: str,
         clock: Callable[[], float],
-        changed: Callable[[bool], None],
     ) -> None:
         self._api = api
         self._path = resources.Served(resources.LEASES, "v1").path(namespace, name)
         self._name = name
         self._identity = identity
         self._clock = clock
-        self._changed = changed
-        self._told = False
         self._renewed_at = float("-inf")
         #: the newest record of the Lease, and when it was first seen
         self._record: Lease | None = None
@@ -62,9 +59,6 @@ class Election:
                 await self._turn()
             except (errors.KubeError, objects.DecodeError) as error:
                 LOG.warning("the Lease cannot be renewed", lease=self._name, error=error)
-            if self._told != self.active:
-                self._told = self.active
-                self._changed(self._told)
             await asyncio.sleep(RENEW_SECONDS)
 
     async def release(self) -> None:
