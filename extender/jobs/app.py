@@ -76,7 +76,7 @@ class _Process:
             following = feeds.run(self._api, feed, lambda _: None, found, self._metrics.api)
             running.start(f"feed {feed.resource.label}", following)
         running.start("election", self.election.run())
-        running.start("queue", self._controller.queue.run(self._told.workers))
+        self._controller.start(running, self._told.workers)
         running.start("state", self._watch_state())
         running.start("resync", self._resync())
         running.start("lag", lag.measure(self._metrics.api.loop_lag))
@@ -88,7 +88,7 @@ class _Process:
         """Notice for ever when we begin or cease to act, and when Volcano's controller comes or goes."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            self._metrics.queued(len(self._controller.queue))
+            self._metrics.queued(self._controller.queued())
             acting, volcano = self._acts(), self._controller.volcano_runs() if not self._awaited else None
             if (acting, volcano) == (self._acting, self._volcano):
                 continue

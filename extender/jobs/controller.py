@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from extender.jobs import carry, store, volcano, work
+from extender.jobs import carry, crons, store, volcano, work
 from extender.jobs.rules import adoption, lifecycle, model, reading
 from extender.kube import client, errors, feeds, resources, writes
 from extender.kube.identities import Identity
+from extender.runtime import tasks
 from extender.telemetry import logs
 from extender.telemetry.job_metrics import JobMetrics
 from extender.wire import objects
@@ -30,6 +31,7 @@ DOUBT_SECONDS = 30.0
 RESYNC_SECONDS = 600.0
 #: on a Job: who runs it, when it is not we
 WHY_ANNOTATION = "muster.dev/why"
+CRON_WORKERS = 4
 JOB_PODS = dataclasses.replace(resources.PODS, label_selector=store.JOB_LABEL)
 _JOBS = resources.Served(resources.VOLCANO_JOBS, "v1alpha1")
 
@@ -47,7 +49,17 @@ class Controller:
         self._known = store.Store()
         self._presence = volcano.Presence()
         self._carrier = carry.Carrier(api, self._known, self.may_write, time.monotonic, metrics.pods_created)
-        self.queue = work.Queue(self._look, time.monotonic)
+        self._crons = crons.Crons(api, metrics, self._known, self.may_write, wall)
+        self._queue = work.Queue(self._look, time.monotonic)
+
+    def start(self, running: tasks.Tasks, workers: int) -> None:
+        """Start the looks."""
+        running.start("queue of Jobs", self._queue.run(workers))
+        running.start("queue of CronJobs", self._crons.queue.run(CRON_WORKERS))
+
+    def queued(self) -> int:
+        """Jobs and CronJobs that wait to be looked at, or are."""
+        return len(self._queue) + len(self._crons.queue)
 
     def feeds(self) -> tuple[feeds.Feed, ...]:
         """What is to be watched. Its decoders take each object in, so that one that cannot be read is set aside."""
@@ -59,6 +71,7 @@ class Controller:
             feeds.Feed(resources.VOLCANO_COMMANDS, self._command_seen, self._command_gone),
             feeds.Feed(lease, self._lease_seen, self._lease_gone),
             feeds.Feed(deployment, self._deployment_seen, self._deployment_gone),
+            self._crons.feed(),
         )
 
     def volcano_runs(self) -> str | None:
@@ -70,33 +83,43 @@ class Controller:
         return self._acts() and self.volcano_runs() is None
 
     def look_at_all(self) -> None:
-        """Have each Job looked at: whether we run it has changed, or it is time."""
+        """Have each Job and CronJob looked at: whether we run it has changed, or it is time."""
+        self._crons.look_at_all()
         for key in self._known.ours():
             entry = self._known.job(key)
             if entry is not None:
                 entry.applied.clear()
-            self.queue.add(key)
+            self._queue.add(key)
 
     # -- what the watches tell
 
     def _job_seen(self, content: dict[str, Any]) -> None:
-        self.queue.add(self._known.job_seen(content), GATHER_SECONDS)
+        key = self._known.job_seen(content)
+        self._queue.add(key, GATHER_SECONDS)
+        self._tell_cron(key)
 
     def _job_gone(self, identity: Identity) -> None:
-        self._known.job_gone((identity.namespace, identity.name), identity.uid)
+        key = (identity.namespace, identity.name)
+        self._tell_cron(key)
+        self._known.job_gone(key, identity.uid)
+
+    def _tell_cron(self, key: store.Key) -> None:
+        entry = self._known.job(key)
+        if entry is not None and entry.cron:
+            self._crons.child_changed(entry.cron)
 
     def _pod_seen(self, content: dict[str, Any]) -> None:
         key = self._known.pod_seen(content, told=True)
         if key is not None:
-            self.queue.add(key, GATHER_SECONDS)
+            self._queue.add(key, GATHER_SECONDS)
 
     def _pod_gone(self, identity: Identity) -> None:
         key = self._known.pod_gone(identity.uid)
         if key is not None:
-            self.queue.add(key, GATHER_SECONDS)
+            self._queue.add(key, GATHER_SECONDS)
 
     def _command_seen(self, content: dict[str, Any]) -> None:
-        self.queue.add(self._known.command_seen(content))
+        self._queue.add(self._known.command_seen(content))
 
     def _command_gone(self, identity: Identity) -> None:
         self._known.command_gone(identity.uid)

@@ -18,6 +18,7 @@ import orjson
 
 from extender.core.ids import SCHEDULER_NAME
 from extender.jobs.rules import model, reading
+from extender.jobs.rules.cron import CRON_KIND
 from extender.wire import marks
 
 Key = tuple[str, str]
@@ -36,6 +37,8 @@ class Entry:
     version: int
     body: bytes
     ours: bool
+    #: uid of the CronJob that controls it; empty: none does
+    cron: str
     #: when its status was last written
     written_at: float = float("-inf")
     #: the hash of that status, and the version that it made
@@ -67,6 +70,7 @@ class Store:
 
     def __init__(self) -> None:
         self._jobs: dict[Key, Entry] = {}
+        self._children: dict[str, set[Key]] = collections.defaultdict(set)
         self._pods: dict[Key, dict[str, Pod]] = collections.defaultdict(dict)
         self._pod_keys: dict[str, Key] = {}
         self._gone: collections.OrderedDict[str, None] = collections.OrderedDict()
@@ -83,7 +87,11 @@ class Store:
         version, before = version_of(content), self._jobs.get(key)
         if before is None or before.uid != metadata["uid"]:
             body = orjson.dumps(content)
-            self._jobs[key] = Entry(*key, metadata["uid"], version, body, _is_ours(content))
+            self._forget_child(before)
+            cron = _cron_of(metadata)
+            self._jobs[key] = Entry(*key, metadata["uid"], version, body, _is_ours(content), cron)
+            if cron:
+                self._children[cron].add(key)
         elif version > before.version:
             before.version, before.body, before.ours = version, orjson.dumps(content), _is_ours(content)
         return key
@@ -93,6 +101,7 @@ class Store:
         entry = self._jobs.get(key)
         if entry is not None and entry.uid == uid:
             del self._jobs[key]
+            self._forget_child(entry)
 
     def job(self, key: Key) -> Entry | None:
         """The Job, whoever runs it."""
@@ -101,6 +110,16 @@ class Store:
     def ours(self) -> Iterator[Key]:
         """The Jobs that ask for our scheduler."""
         return (key for key, entry in self._jobs.items() if entry.ours)
+
+    def children(self, cron: str) -> list[Entry]:
+        """The Jobs that the CronJob with this uid controls."""
+        return [self._jobs[key] for key in sorted(self._children.get(cron, ()))]
+
+    def _forget_child(self, entry: Entry | None) -> None:
+        if entry is not None and entry.cron:
+            self._children[entry.cron].discard((entry.namespace, entry.name))
+            if not self._children[entry.cron]:
+                del self._children[entry.cron]
 
     # -- pods
 
@@ -173,6 +192,11 @@ def version_of(content: dict[str, Any]) -> int:
     """The resourceVersion as a number; -1 where it is none."""
     text = content["metadata"].get("resourceVersion", "")
     return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else -1
+
+
+def _cron_of(metadata: dict[str, Any]) -> str:
+    owners = metadata.get("ownerReferences") or []
+    return next((str(one.get("uid")) for one in owners if one.get("controller") and one.get("kind") == CRON_KIND), "")
 
 
 def _is_ours(content: dict[str, Any]) -> bool:
