@@ -7,13 +7,20 @@ the product by its manifests, command line and HTTP only.
 from __future__ import annotations
 
 import sys
+from typing import Any
+
+import yaml
 
 from e2e import kube, waiting
 from e2e.cluster import base, manifests, process
 
 FOLDER = manifests.ROOT / "manifests" / "jobs"
 ACCOUNT, LEASE = "muster-jobs", "muster-jobs"
-DEFINITIONS = ("jobs.batch.volcano.sh", "cronjobs.batch.volcano.sh", "commands.bus.volcano.sh")
+
+
+def definitions() -> list[dict[str, Any]]:
+    """The definitions of Job, CronJob and Command, which `install.sh` creates where there are none."""
+    return [yaml.safe_load(path.read_text()) for path in sorted((FOLDER / "crds").glob("*.yaml"))]
 
 
 def install(cluster: base.Cluster) -> None:

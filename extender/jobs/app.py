@@ -1,7 +1,8 @@
 """The job controller's composition root: what is made of what, and in which order it starts.
 
 Takes settings, gives a running process; must not decide. The port opens first: it also makes our name in the election
-one that only this process can have on its host.
+one that only this process can have on its host. Nothing is watched while another replica acts: a term begins with
+lists that are as new as what the last one saw.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from extender.telemetry.job_metrics import JobMetrics
 from extender.web import serve
 
 LOG = logs.Log(__name__)
-#: whether Volcano runs, and whether we act, is looked at so often: both end by time alone
+#: whether Volcano runs, and whether we are chosen, is looked at so often: both end by time alone
 CHECK_SECONDS = 0.5
 
 
@@ -40,18 +41,20 @@ async def _serve(told: settings.JobsSettings) -> None:
         api = await stack.enter_async_context(
             client.connect(cluster.kubeconfig, cluster.context, component="muster-jobs", observer=metrics.api)
         )
-        parts = _Process(told, metrics, api)
-        app = serve.application(serve.health_routes(parts.not_ready, metrics.registry))
+        terms = _Terms(told, metrics, api)
+        app = serve.application(serve.health_routes(terms.not_ready, metrics.registry))
         await stack.enter_async_context(serve.serve(app, told.listen, told.tls))
         await stack.enter_async_context(serve.metrics(metrics.registry, told.metrics_listen))
-        stack.push_async_callback(parts.election.release)
+        stack.push_async_callback(terms.election.release)
         running = await stack.enter_async_context(tasks.Tasks())
-        parts.start(running)
+        running.start("election", terms.election.run())
+        running.start("terms", terms.run())
+        running.start("lag", lag.measure(metrics.api.loop_lag))
         await running.run_until(stop)
 
 
-class _Process:
-    """The parts and how they are joined. `_acting` and `_volcano` are what was last said of them."""
+class _Terms:
+    """The times in which this replica acts, one after the other, each from lists of its own."""
 
     def __init__(self, told: settings.JobsSettings, metrics: JobMetrics, api: client.Api) -> None:
         self._told = told
@@ -59,59 +62,82 @@ class _Process:
         self._api = api
         place = told.cluster.namespace, told.cluster.lease, f"{told.hostname}_{told.listen.port}"
         self.election = Election(api, *place, time.monotonic)
+        self._term: _Term | None = None
+
+    def not_ready(self) -> str | None:
+        """What is still awaited, in a few words; None when nothing is, or another replica acts."""
+        return self._term.not_ready() if self._term is not None else self.election.not_ready()
+
+    async def run(self) -> None:
+        """Act whenever we are chosen, for ever."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            if not self.election.active:
+                continue
+            self._term = _Term(self._told, self._metrics, self._api, self.election)
+            ends = asyncio.Event()
+            async with tasks.Tasks() as running:
+                self._term.start(running, ends)
+                await running.run_until(ends)
+            self._term = None
+            self._metrics.active(False)
+            LOG.warning("this replica does not act any more")
+
+
+class _Term:
+    """One of them. What the last one knew is of no use: another replica may have acted on newer states."""
+
+    def __init__(self, told: settings.JobsSettings, metrics: JobMetrics, api: client.Api, election: Election) -> None:
+        self._told = told
+        self._metrics = metrics
+        self._api = api
+        self._election = election
         self._controller = Controller(api, metrics, self._acts, process.wall_clock())
         self._feeds = self._controller.feeds()
         self._awaited = {feed.resource.label for feed in self._feeds}
-        self._acting = False
-        self._volcano: str | None = None
 
     def not_ready(self) -> str | None:
-        """What is still awaited, in a few words; None when nothing is."""
+        """The lists that are still awaited."""
         return f"waiting for {', '.join(sorted(self._awaited))}" if self._awaited else None
 
-    def start(self, running: tasks.Tasks) -> None:
-        """Start every eternal task."""
+    def start(self, running: tasks.Tasks, ends: asyncio.Event) -> None:
+        """Start every task of the term; `ends` is set when we are not chosen any more."""
         for feed in self._feeds:
             found = functools.partial(self._awaited.discard, feed.resource.label)
             following = feeds.run(self._api, feed, lambda _: None, found, self._metrics.api)
             running.start(f"feed {feed.resource.label}", following)
-        running.start("election", self.election.run())
         self._controller.start(running, self._told.workers)
-        running.start("state", self._watch_state())
+        running.start("state", self._watch_state(ends))
         running.start("resync", self._resync())
-        running.start("lag", lag.measure(self._metrics.api.loop_lag))
 
     def _acts(self) -> bool:
-        return not self._awaited and self.election.active
+        return not self._awaited and self._election.active
 
-    async def _watch_state(self) -> None:
-        """Notice for ever when we begin or cease to act, and when Volcano's controller comes or goes."""
+    async def _watch_state(self, ends: asyncio.Event) -> None:
+        """Notice when all lists are read, when Volcano's controller comes or goes, and when the term ends."""
+        acting, shown_by = False, None
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             self._metrics.queued(self._controller.queued())
-            acting, volcano = self._acts(), self._controller.volcano_runs() if not self._awaited else None
-            if (acting, volcano) == (self._acting, self._volcano):
-                continue
-            begins, changed = acting and not self._acting, volcano != self._volcano
-            self._acting, self._volcano = acting, volcano
-            self._metrics.active(acting)
-            self._metrics.volcano_runs(volcano is not None)
-            LOG.info("the state has changed", acts=acting, volcano=volcano or "does not run")
-            if begins or changed:
-                self._controller.look_at_all()
-            if acting and (changed or volcano is not None):
-                await self._tell(volcano)
+            if not self._election.active:
+                ends.set()
+            elif not self._awaited:
+                before, (acting, shown_by) = (acting, shown_by), (True, self._controller.volcano_runs())
+                if before != (acting, shown_by):
+                    await self._changed(shown_by)
 
-    async def _tell(self, volcano: str | None) -> None:
-        """An Event about our Lease: the place where both replicas are one."""
+    async def _changed(self, shown_by: str | None) -> None:
+        self._metrics.active(True)
+        self._metrics.volcano_runs(shown_by is not None)
+        self._controller.look_at_all()
+        text = f"Volcano's job controller runs ({shown_by}): all Jobs are left to it"
+        said = (
+            ("StandsAside", text) if shown_by else ("RunsJobs", "Volcano's job controller does not run: Jobs are ours")
+        )
+        LOG.info(said[1])
+        # about our Lease: the place where both replicas are one
         namespace, name = self._told.cluster.namespace, self._told.cluster.lease
         about = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "namespace": namespace, "name": name}
-        text = f"Volcano's job controller runs ({volcano}): all Jobs are left to it"
-        said = (
-            ("StandsAside", text)
-            if volcano
-            else ("RunsJobs", "Volcano's job controller does not run: Muster runs Jobs")
-        )
         try:
             await writes.create_event(self._api, namespace, about, *said, "Normal")
         except errors.KubeError as error:

@@ -43,6 +43,7 @@ class Election:
         self._identity = identity
         self._clock = clock
         self._renewed_at = float("-inf")
+        self._asked = False
         #: the newest record of the Lease, and when it was first seen
         self._record: Lease | None = None
         self._record_at = float("-inf")
@@ -52,11 +53,16 @@ class Election:
         """Whether we may write now."""
         return self._clock() - self._renewed_at < ACTIVE_SECONDS
 
+    def not_ready(self) -> str | None:
+        """Says that the Lease was never read."""
+        return None if self._asked else "waiting for the Lease"
+
     async def run(self) -> None:
         """Take the Lease when it is free and renew it, for ever."""
         while True:
             try:
                 await self._turn()
+                self._asked = True
             except (errors.KubeError, objects.DecodeError) as error:
                 LOG.warning("the Lease cannot be renewed", lease=self._name, error=error)
             await asyncio.sleep(RENEW_SECONDS)
