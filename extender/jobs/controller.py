@@ -161,7 +161,7 @@ class Controller:
             self._metrics.looked(time.monotonic() - started)
         return None
 
-    async def _run(self, key: store.Key, entry: store.Entry) -> float:
+    async def _run(self, key: store.Key, entry: store.Entry) -> float | None:
         pods = await self._pods(key)
         now = self._wall()
         found = reading.decode_job(entry.content())
@@ -173,11 +173,10 @@ class Controller:
             step = lifecycle.reconcile(job, [pod.state for pod in pods], self._known.commands(key), now)
             step = adoption.keep_group(step, store.adopted_group(pods, entry.uid))
         put_off = await self._carrier.carry(entry, before, step)
-        waits = [RESYNC_SECONDS]
-        waits += [] if put_off is None else [put_off]
+        waits = [] if put_off is None else [put_off]
         waits += [] if step.wake_at is None else [max(step.wake_at - self._wall(), 0.0)]
         waits += [] if all(pod.told for pod in pods) else [DOUBT_SECONDS]
-        return min(waits)
+        return min(waits, default=None)
 
     async def _pods(self, key: store.Key) -> list[store.Pod]:
         """The Job's pods, without those that vanished unseen: made by us and gone while a watch was broken."""

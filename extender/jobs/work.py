@@ -38,8 +38,9 @@ class Queue:
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
-        """Keys that wait or are being worked on."""
-        return len(self._due.keys() | self._busy)
+        """Keys that are due or being worked on, those for later left out."""
+        now = self._clock()
+        return len(self._busy) + sum(due <= now and key not in self._busy for key, due in self._due.items())
 
     def add(self, key: Key, delay: float = 0.0) -> None:
         """Have the key worked on after so many seconds, or sooner if that was asked for before."""
