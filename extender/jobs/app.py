@@ -92,7 +92,7 @@ class _Term:
         self._metrics = metrics
         self._api = api
         self._election = election
-        self._controller = Controller(api, metrics, self._acts, process.wall_clock())
+        self._controller = Controller(api, metrics, self._acts, process.wall_clock(), time.monotonic)
         self._feeds = self._controller.feeds()
         self._awaited = {feed.resource.label for feed in self._feeds}
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -40,17 +39,23 @@ class Controller:
     """What is known, and the looks at it. `acts` says whether this replica was chosen and has read all lists."""
 
     def __init__(
-        self, api: client.Api, metrics: JobMetrics, acts: Callable[[], bool], wall: Callable[[], float]
+        self,
+        api: client.Api,
+        metrics: JobMetrics,
+        acts: Callable[[], bool],
+        wall: Callable[[], float],
+        clock: Callable[[], float],
     ) -> None:
         self._api = api
         self._metrics = metrics
         self._acts = acts
         self._wall = wall
+        self._clock = clock
         self._known = store.Store()
         self._presence = volcano.Presence()
-        self._carrier = carry.Carrier(api, self._known, self.may_write, time.monotonic, metrics.pods_created)
-        self._crons = crons.Crons(api, metrics, self._known, self.may_write, wall)
-        self._queue = work.Queue(self._look, time.monotonic)
+        self._carrier = carry.Carrier(api, self._known, self.may_write, clock, metrics.pods_created)
+        self._crons = crons.Crons(api, metrics, self._known, self.may_write, wall, clock)
+        self._queue = work.Queue(self.look, clock)
 
     def start(self, running: tasks.Tasks, workers: int) -> None:
         """Start the looks."""
@@ -76,7 +81,7 @@ class Controller:
 
     def volcano_runs(self) -> str | None:
         """The object that shows that Volcano's own controller runs."""
-        return self._presence.shown_by(time.monotonic())
+        return self._presence.shown_by(self._clock())
 
     def may_write(self) -> bool:
         """Whether Jobs are ours to run now."""
@@ -126,10 +131,10 @@ class Controller:
 
     def _lease_seen(self, content: dict[str, Any]) -> None:
         namespace = str(content["metadata"].get("namespace", ""))
-        self._presence.lease_seen(namespace, objects.decode_lease(content), time.monotonic())
+        self._presence.lease_seen(namespace, objects.decode_lease(content), self._clock())
 
     def _lease_gone(self, identity: Identity) -> None:
-        self._presence.lease_seen(identity.namespace, None, time.monotonic())
+        self._presence.lease_seen(identity.namespace, None, self._clock())
 
     def _deployment_seen(self, content: dict[str, Any]) -> None:
         wanted = (content.get("spec") or {}).get("replicas", 1)
@@ -142,11 +147,12 @@ class Controller:
 
     # -- one look
 
-    async def _look(self, key: store.Key) -> float | None:
+    async def look(self, key: store.Key) -> float | None:
+        """Judge the Job and carry out what follows; gives after how many seconds it is to be looked at again."""
         entry = self._known.job(key)
         if entry is None or not entry.ours or not self._acts():
             return None
-        started = time.monotonic()
+        started = self._clock()
         try:
             shown_by = self.volcano_runs()
             await self._say_who_runs(entry, shown_by)
@@ -158,7 +164,7 @@ class Controller:
         except errors.KubeError as error:
             raise work.Again(str(error)) from error
         finally:
-            self._metrics.looked(time.monotonic() - started)
+            self._metrics.looked(self._clock() - started)
         return None
 
     async def _run(self, key: store.Key, entry: store.Entry) -> float | None:

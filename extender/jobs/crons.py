@@ -7,7 +7,6 @@ name of the Job is that of the run, so that a look that was cut short makes no s
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +33,7 @@ class Crons:
         known: store.Store,
         may_write: Callable[[], bool],
         wall: Callable[[], float],
+        clock: Callable[[], float],
     ) -> None:
         self._api = api
         self._metrics = metrics
@@ -43,7 +43,7 @@ class Crons:
         self._crons: dict[store.Key, dict[str, Any]] = {}
         self._keys: dict[str, store.Key] = {}
         self._said: dict[str, str] = {}
-        self.queue = work.Queue(self._look, time.monotonic)
+        self.queue = work.Queue(self.look, clock)
 
     def feed(self) -> feeds.Feed:
         """What is to be watched; see `Controller.feeds`."""
@@ -76,7 +76,8 @@ class Crons:
         if key in self._crons and self._crons[key]["metadata"]["uid"] == identity.uid:
             del self._crons[key]
 
-    async def _look(self, key: store.Key) -> float | None:
+    async def look(self, key: store.Key) -> float | None:
+        """Judge the CronJob and carry out what follows; gives after how many seconds it is to be looked at again."""
         content = self._crons.get(key)
         if content is None or not self._may_write():
             return None
