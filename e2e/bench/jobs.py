@@ -71,7 +71,7 @@ async def _measure(cluster: local.LocalCluster, controller: jobs.Controller, don
         controller.process.restart()
         controller.wait_ready()
         controller.wait_active()
-        await wait_for_async(lambda: controller.metric("muster_jobs_queued"), 120, "all is looked at", until=_nothing)
+        await wait_for_async(lambda: controller.metric("muster_jobs_queued"), 600, "all is looked at", until=_nothing)
         anew = _mib(controller)
         done.done((STEPS[2],), f"{there:.0f} MiB, started anew {anew:.0f} MiB")
     return {

@@ -61,7 +61,7 @@ class Carrier:
         for event in step.events:  # before anything that may fail: they are not told again
             await self._tell(entry, event)
         refusal = await self._first_of(
-            [self._keep(entry, wanted) for wanted in step.objects]
+            [self._keep(entry, wanted, before.phase is not None) for wanted in step.objects]
             + [self._remove(entry, unwanted) for unwanted in step.removals]
         )
         await self._first_of(self._delete(entry, pod) for pod in step.deletes)
@@ -113,12 +113,12 @@ class Carrier:
 
     # -- objects
 
-    async def _keep(self, entry: store.Entry, wanted: model.Wanted) -> str:
+    async def _keep(self, entry: store.Entry, wanted: model.Wanted, begun: bool) -> str:
         name, mark = (wanted.kind, wanted.name), hash(orjson.dumps(wanted.body, option=orjson.OPT_SORT_KEYS))
         if entry.applied.get(name) == mark:
             return ""
         self._check()
-        await objects.keep(self._api, entry.namespace, entry.uid, wanted)
+        await objects.keep(self._api, entry.namespace, entry.uid, wanted, begun=begun)
         entry.applied[name] = mark
         return ""
 

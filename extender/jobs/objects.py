@@ -7,6 +7,7 @@ object of the same name that the Job does not own, nor read a Secret.
 from __future__ import annotations
 
 import base64
+import contextlib
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -32,9 +33,16 @@ class Taken(Exception):
     """Another object has the name; the text names it."""
 
 
-async def keep(api: client.Api, namespace: str, owner: str, wanted: model.Wanted) -> None:
-    """Have the object as it is wanted; `owner` is the Job's uid. Taken when the name belongs to another."""
+async def keep(api: client.Api, namespace: str, owner: str, wanted: model.Wanted, *, begun: bool) -> None:
+    """Have the object as it is wanted; `owner` is the Job's uid. Taken when the name belongs to another.
+
+    A Job that has `begun` is likely to have it, so that is asked first: after a start there may be ten thousand.
+    """
     path = _path(namespace, wanted.api_version, wanted.kind, wanted.name)
+    if begun and wanted.upkeep is model.Upkeep.UPDATE:
+        with contextlib.suppress(errors.NotFound):
+            await _update(api, path, owner, wanted)
+            return
     body = _with_keys(namespace, wanted) if wanted.key_pair else wanted.body
     try:
         await api.request("POST", path.rpartition("/")[0], body=body)
