@@ -26,7 +26,7 @@ from extender.jobs.rules.model import (
 from extender.jobs.rules.occurrences import Occurrence, happened, lost
 from extender.jobs.rules.phases import enter
 from extender.jobs.rules.places import BAD_SECONDS, BAD_TIMES, avoided
-from extender.jobs.rules.restarts import dismiss, give_up, next_loss
+from extender.jobs.rules.restarts import dismiss, give_up, home_of, next_loss
 from extender.jobs.rules.sight import Sight, floor_of
 
 #: Commands that are carried out in one step, and uids of them that are remembered
@@ -62,7 +62,7 @@ def obey(job: Job, sight: Sight, commands: Sequence[Command], now: float, answer
         if command.uid in answer.status.record.commands:
             continue
         before = answer.status
-        if command.action is not None:
+        if command.action is not None and command.target_uid in ("", job.uid):
             answer.status = _obeyed(replace(job, status=before), sight, command.action, now)
         if answer.status != before:
             uids = (*answer.status.record.commands, command.uid)[-MAX_COMMANDS:]
@@ -154,7 +154,7 @@ def _parts(job: Job, sight: Sight, now: float, scoped: list[tuple[Action, Occurr
     first = next(iter(tasks.values() or slots.values()))
     action = Action.RESTART_TASK if tasks else Action.RESTART_POD
     why = f"{action} on {_said(first)}"
-    nodes = {slot: sight.members[slot].node if slot in sight.members else "" for slot in slots}
+    nodes = {slot: home_of(status.record, slot, sight.members.get(slot)) for slot in slots}
     if not tasks:
         return restarts.retry_members(status, job.spec, nodes, now, why)
     after = restarts.retry(status, job.spec, tasks, now, why)
@@ -184,14 +184,16 @@ def _remember(job: Job, sight: Sight, now: float, acting: Iterable[tuple[Action,
 def _replace_lost(job: Job, sight: Sight, now: float, answer: Answer) -> None:
     """Members that are gone, are being deleted or were evicted, and are not given up already, are replaced in place."""
     found: dict[Slot, Loss] = {}
+    record = job.status.record
     for task in job.spec.tasks:
         for index in lost(job.status, sight, task):
-            found[task.name, index] = next_loss(job.status, (task.name, index), "", now)
+            slot = (task.name, index)
+            found[slot] = next_loss(job.status, slot, home_of(record, slot, None), now)
     for slot, pod in sight.members.items():
         over = pod.deleting or (pod.phase is PodPhase.FAILED and pod.disrupted)
-        done = slot[1] in job.status.record.done.get(slot[0], ())
-        if over and not done and pod.version >= floor_of(job.status.record, slot):
-            found[slot] = next_loss(job.status, slot, pod.node, now)
+        done = slot[1] in record.done.get(slot[0], ())
+        if over and not done and pod.version >= floor_of(record, slot):
+            found[slot] = next_loss(job.status, slot, home_of(record, slot, pod), now)
     if not found:
         return
     waiting = {slot: replace(loss, waits=slot in answer.waiting) for slot, loss in found.items()}

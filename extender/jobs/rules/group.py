@@ -19,7 +19,7 @@ _MAX_PRIORITY_NAME = 253
 
 def group_name(job: Job) -> str:
     """Name of the job's group: another Job of the same name has another, so that its pods are not counted here."""
-    return f"{job.name[:_NAME_PART].rstrip('-')}-{job.uid[:8].lower()}"
+    return f"{job.name[:_NAME_PART].rstrip('-.')}-{job.uid[:8].lower()}"
 
 
 def group_of(job: Job) -> Wanted:

@@ -44,11 +44,13 @@ from extender.jobs.rules.plugins.hosts import pod_name
 from extender.jobs.rules.pods import claims, order_pod, slots_of
 from extender.jobs.rules.refusals import Reason
 from extender.jobs.rules.remembering import remember
-from extender.jobs.rules.restarts import backoff, dismiss, ready_at
-from extender.jobs.rules.sight import Sight, floor_of, is_live, look
+from extender.jobs.rules.restarts import ready_at, restart_ends
+from extender.jobs.rules.scaling import shrink
+from extender.jobs.rules.sight import Sight, is_live, look
 
 #: seconds after which a name is tried again that a pod of somebody else has
-_NAME_TAKEN = 5.0
+_NAME_SECONDS = 5.0
+NAME_TAKEN = "NameTaken"
 _REFUSALS = frozenset(reason.value for reason in Reason)
 
 
@@ -69,10 +71,11 @@ def reconcile(job: Job, pods: Sequence[PodState], commands: Sequence[Command], n
     if answer.status.phase in ACTIVE:
         current = replace(job, status=answer.status)
         judge(current, look(current, pods, current.status.record), now, answer)
-        answer.status = _dismissed(job, sight, answer.status, now)
+        answer.status = shrink(job, sight, answer.status, now)
     current = replace(job, status=answer.status)
     sight = look(current, pods, current.status.record)
-    status = count(current, _advanced(current, sight, now, answer), sight)
+    status = _with_obstacle(current, _advanced(current, sight, now, answer), sight)
+    status = count(current, status, sight)
     return _step(job, replace(job, status=status), sight, now, answer, done)
 
 
@@ -85,20 +88,6 @@ def _begun(status: JobStatus, now: float) -> JobStatus:
 
 def _is_refused(status: JobStatus) -> bool:
     return status.reason in _REFUSALS and status.phase in ACTIVE
-
-
-def _dismissed(job: Job, sight: Sight, status: JobStatus, now: float) -> JobStatus:
-    """Members above the replicas are given up, the highest indexes by nature; the others stay as they are.
-
-    Survivors keep their index and rank. A new size reaches those that run through the host files of `svc` only.
-    """
-    tasks = {task.name for task in job.spec.tasks}
-    extra = [
-        (pod.task, pod.index)
-        for pod in sight.surplus
-        if pod.task in tasks and pod.index >= 0 and pod.version >= floor_of(status.record, (pod.task, pod.index))
-    ]
-    return dismiss(status, extra, now)
 
 
 def _advanced(job: Job, sight: Sight, now: float, answer: Answer) -> JobStatus:
@@ -118,16 +107,22 @@ def _active(job: Job, sight: Sight, now: float, answer: Answer) -> JobStatus:
     found = outcome(job, not answer.due and _has_ended(job, sight))
     if found is not None:
         return enter(status, found, now)
-    if status.phase is Phase.RESTARTING and (sight.stale or now < _restart_ends(status)):
+    if status.phase is Phase.RESTARTING and (sight.stale or now < restart_ends(status, now)):
         return status
     if status.phase is Phase.RUNNING:
         return status
     return enter(status, Phase.RUNNING if _is_up(job, sight) else Phase.PENDING, now)
 
 
-def _restart_ends(status: JobStatus) -> float:
-    at = status.record.restarted_at
-    return at + backoff(status.retries) if at else 0.0
+def _with_obstacle(job: Job, status: JobStatus, sight: Sight) -> JobStatus:
+    """Say of a job that goes on whose pod holds the name of one of its members; and no more when it is gone."""
+    own = {pod.name for pod in sight.own}
+    foreign = sight.names - own
+    taken = [name for slot in slots_of(job) if (name := pod_name(job.name, *slot)) in foreign] if foreign else []
+    if taken and status.phase in ACTIVE:
+        text = f"the pod {taken[0]} is not of this job; {len(taken)} of its members wait for such names"
+        return replace(status, reason=NAME_TAKEN, message=text)
+    return replace(status, reason="", message="") if status.reason == NAME_TAKEN else status
 
 
 def _is_up(job: Job, sight: Sight) -> bool:
@@ -161,7 +156,7 @@ def _step(before: Job, job: Job, sight: Sight, now: float, answer: Answer, done:
         times = [status.since + job.spec.ttl]
     times += answer.due
     if status.phase is Phase.RESTARTING:
-        times.append(_restart_ends(status))
+        times.append(restart_ends(status, now))
     return Step(
         status=status if status != before.status else None,
         urgent=_decisive(status) != _decisive(_begun(before.status, now)),
@@ -213,9 +208,9 @@ def _creates(job: Job, sight: Sight, now: float) -> tuple[tuple[PodOrder, ...], 
             slot: Slot = (task.name, index)
             if index in done or slot in sight.members:
                 continue
-            at = ready_at(job.status, slot)
+            at = ready_at(job.status, slot, now)
             if pod_name(job.name, task.name, index) in sight.names:
-                times.append(now + _NAME_TAKEN)
+                times.append(now + _NAME_SECONDS)
             elif now < at:
                 times.append(at)
             else:

@@ -298,6 +298,8 @@ class Command:
     action: Action | None
     #: what the object says, for the event
     said: str = ""
+    #: uid of the Job object that is meant; empty: whichever has the name
+    target_uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)

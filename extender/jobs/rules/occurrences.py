@@ -1,7 +1,8 @@
 """What has happened to a job, read from its state: the same state says the same again until it is answered.
 
 Takes a job, its pods and what is remembered; gives occurrences in the order in which they came. Must not judge what
-follows. Pods that we are deleting ourselves do not appear here: `sight` has left them out.
+follows. Pods that we are deleting ourselves do not appear here: `sight` has left them out. Times are of many clocks:
+what lies in the future has happened now.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def happened(job: Job, sight: Sight, now: float) -> list[Occurrence]:
     for task in job.spec.tasks:
         found += _to_members(job.status, sight, task, now)
     for task in job.spec.tasks:
-        found += _to_task(job.status, sight, task)
-    found += _to_job(job, sight)
+        found += _to_task(job.status, sight, task, now)
+    found += _to_job(job, sight, now)
     return sorted(found, key=lambda one: one.since)
 
 
@@ -57,9 +58,10 @@ def _to_members(status: JobStatus, sight: Sight, task: TaskSpec, now: float) -> 
         loss = status.record.losses.get(slot)
         pod = sight.members.get(slot)
         if loss is not None and loss.waits and (pod is None or pod.phase is not PodPhase.RUNNING):
-            yield Occurrence((Event.POD_EVICTED,), loss.at, task.name, (slot,))
+            yield Occurrence((Event.POD_EVICTED,), min(loss.at, now), task.name, (slot,))
         if pod is not None and index not in done and (events := _of_pod(pod)):
-            yield Occurrence(events, now if pod.deleting else pod.since, task.name, (slot,), pod.exit_codes)
+            since = now if pod.deleting else min(pod.since, now)
+            yield Occurrence(events, since, task.name, (slot,), pod.exit_codes)
 
 
 def _of_pod(pod: PodState) -> tuple[Event, ...]:
@@ -71,20 +73,20 @@ def _of_pod(pod: PodState) -> tuple[Event, ...]:
     return (event,) if event is not None else ()
 
 
-def _to_task(status: JobStatus, sight: Sight, task: TaskSpec) -> Iterable[Occurrence]:
+def _to_task(status: JobStatus, sight: Sight, task: TaskSpec, now: float) -> Iterable[Occurrence]:
     pods = [(slot, pod) for slot, pod in sight.members.items() if slot[0] == task.name]
     done = status.record.done.get(task.name, frozenset())
     if task.replicas and len(done) >= task.replicas and task.name not in status.record.answered:
         since = max((pod.since for _, pod in pods), default=status.since)
         slots = tuple((task.name, index) for index in range(task.replicas))
-        yield Occurrence((Event.TASK_COMPLETED,), since, task.name, slots)
+        yield Occurrence((Event.TASK_COMPLETED,), min(since, now), task.name, slots)
     tried = [(slot, pod) for slot, pod in pods if pod.restarts and pod.phase in _BY_PHASE and not pod.deleting]
     if 0 <= task.max_retry < sum(pod.restarts for _, pod in tried):
         since = max(pod.since for _, pod in tried)
-        yield Occurrence((Event.TASK_FAILED,), since, task.name, tuple(slot for slot, _ in tried))
+        yield Occurrence((Event.TASK_FAILED,), min(since, now), task.name, tuple(slot for slot, _ in tried))
 
 
-def _to_job(job: Job, sight: Sight) -> Iterable[Occurrence]:
+def _to_job(job: Job, sight: Sight, now: float) -> Iterable[Occurrence]:
     """Unknown: some of a gang that ran run on, others are missing, and that for longer than their room is kept."""
     record = job.status.record
     up = sum(len(found) for found in record.done.values())
@@ -100,4 +102,4 @@ def _to_job(job: Job, sight: Sight) -> Iterable[Occurrence]:
             elif index in record.seen.get(task.name, ()) or loss is not None:
                 missing.append(max(pod.since if pod else 0.0, loss.at if loss else 0.0))
     if job.status.phase is Phase.RUNNING and running and missing and up + running < job.spec.min_available:
-        yield Occurrence((Event.UNKNOWN,), max(missing) + UNKNOWN_AFTER)
+        yield Occurrence((Event.UNKNOWN,), min(max(missing), now) + UNKNOWN_AFTER)

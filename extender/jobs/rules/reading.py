@@ -33,7 +33,9 @@ from extender.wire.fields import Reader, metadata, seconds_of
 _PHASES = {phase.value: phase for phase in PodPhase}
 _ACTIONS = {action.value: action for action in Action}
 #: kubelet and controllers say with these that they ended a pod that had done nothing wrong
-_DISRUPTIONS = ("Evicted", "Preempting", "NodeLost", "NodeShutdown", "Terminated", "UnexpectedAdmissionError")
+_DISRUPTIONS = ("Evicted", "Preempting", "NodeLost", "NodeShutdown", "Terminated")
+#: or that it would not even start one
+_NOT_ADMITTED = ("UnexpectedAdmissionError", "NodeAffinity", "NodePorts", "OutOf")
 _MAX_INDEX = 10**6
 
 
@@ -126,7 +128,8 @@ def _owner(reader: Reader, meta: Object) -> str:
 
 
 def _disrupted(reader: Reader, status: Object) -> bool:
-    if reader.text(status, "reason", "status.reason") in _DISRUPTIONS:
+    reason = reader.text(status, "reason", "status.reason")
+    if reason in _DISRUPTIONS or reason.startswith(_NOT_ADMITTED):
         return True
     conditions = reader.objects(status, "conditions", "status.conditions")
     return any(one.get("type") == "DisruptionTarget" and one.get("status") == "True" for one in conditions)
@@ -161,10 +164,10 @@ def decode_command(obj: object) -> tuple[str, Command]:
     meta = metadata(obj, "name", "uid")
     assert isinstance(obj, dict)
     reader = Reader()
-    target = reader.mapping(obj, "target", "target") or reader.mapping(obj, "targetObject", "targetObject")
+    target = reader.mapping(obj, "target", "target")
     said = reader.text(obj, "action", "action")[:40]
     job = reader.text(target, "name", "target.name") if target.get("kind") == KIND else ""
-    return job, Command(meta["name"], meta["uid"], _ACTIONS.get(said), said)
+    return job, Command(meta["name"], meta["uid"], _ACTIONS.get(said), said, reader.text(target, "uid", "target.uid"))
 
 
 def refuse(refusal: Refusal, now: float) -> Step:

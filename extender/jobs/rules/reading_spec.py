@@ -36,6 +36,8 @@ _ACTIONS = {action.value: action for action in Action}
 #: happen inside the controller, no policy may name them
 _INTERNAL = (Event.OUT_OF_SYNC, Event.COMMAND_ISSUED)
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_CLASS = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+_LEVEL = re.compile(r"([a-z0-9][-a-z0-9.]{0,252}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 _QUEUE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
 #: what a plugin cannot do without
 _NEEDS = {"tensorflow": ("svc",), "pytorch": ("svc",), "ray": ("svc",), "mpi": ("svc", "ssh")}
@@ -51,7 +53,9 @@ def read_spec(spec: Object, job_name: str) -> JobSpec:
     queue = reader.text(spec, "queue", "spec.queue") or "default"
     if not _QUEUE.fullmatch(queue):
         reader.note("spec.queue", queue, "the name of a queue")
-    required, preferred = volcano_levels(reader, spec, "spec")
+    priority = reader.text(spec, "priorityClassName", "spec.priorityClassName")
+    if priority and not _CLASS.fullmatch(priority):
+        reader.note("spec.priorityClassName", priority, "the name of a priority class")
     estimate = _duration(reader, spec, "runningEstimate", "spec.runningEstimate")
     found = JobSpec(
         tasks=tasks,
@@ -62,11 +66,11 @@ def read_spec(spec: Object, job_name: str) -> JobSpec:
         volumes=_volumes(reader, spec, job_name),
         scheduler_name=reader.text(spec, "schedulerName", "spec.schedulerName"),
         queue=queue,
-        priority_class=reader.text(spec, "priorityClassName", "spec.priorityClassName"),
+        priority_class=priority,
         max_retry=_number(spec, "maxRetry", "spec.maxRetry", Reason.INVALID_FIELD) or _DEFAULT_RETRIES,
         ttl=_number(spec, "ttlSecondsAfterFinished", "spec.ttlSecondsAfterFinished", Reason.INVALID_FIELD),
         expected_seconds=min(_MAX_EXPECTED, max(1, int(estimate))) if estimate else None,
-        closeness=Closeness(required or "", preferred or ""),
+        closeness=_closeness(reader, spec, "spec"),
     )
     if reader.problems:
         raise Refused(Reason.INVALID_FIELD, reader.problems[0])
@@ -106,7 +110,6 @@ def _task(reader: Reader, row: Object, number: int) -> TaskSpec:
     name = reader.text(row, "name", f"{path}.name") or f"default{number}"
     template = reader.mapping(row, "template", f"{path}.template")
     partition = reader.mapping(row, "partitionPolicy", f"{path}.partitionPolicy")
-    required, preferred = volcano_levels(reader, partition, f"{path}.partitionPolicy")
     retries = reader.integer(row, "maxRetry", f"{path}.maxRetry", -1, _MAX_COUNT)
     return TaskSpec(
         name=name,
@@ -117,8 +120,15 @@ def _task(reader: Reader, row: Object, number: int) -> TaskSpec:
         max_retry=retries or _DEFAULT_RETRIES,
         depends_on=_depends_on(reader, row, f"{path}.dependsOn"),
         partition_size=_number(partition, "partitionSize", f"{path}.partitionPolicy", Reason.INVALID_FIELD) or 0,
-        closeness=Closeness(required or "", preferred or ""),
+        closeness=_closeness(reader, partition, f"{path}.partitionPolicy"),
     )
+
+
+def _closeness(reader: Reader, parent: Object, path: str) -> Closeness:
+    required, preferred = volcano_levels(reader, parent, path)
+    if required and not _LEVEL.fullmatch(required):
+        reader.note(f"{path}.networkTopology.highestTierName", required, "a name that a label may have")
+    return Closeness(required or "", preferred or "")
 
 
 def _depends_on(reader: Reader, row: Object, path: str) -> DependsOn | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from extender.jobs.rules.model import JobSpec, JobStatus, Loss, Phase, Record, Slot, Trouble
+from extender.jobs.rules.model import JobSpec, JobStatus, Loss, Phase, PodPhase, PodState, Record, Slot, Trouble
 from extender.jobs.rules.phases import enter
 
 #: seconds before the second replacement in a row; each further one waits twice as long, at most MAX_BACKOFF.
@@ -29,12 +29,16 @@ def backoff(times: int) -> float:
     return min(MAX_BACKOFF, BACKOFF * 2.0 ** min(times - 2, 16)) if times > 1 else 0.0
 
 
-def ready_at(status: JobStatus, slot: Slot) -> float:
+def ready_at(status: JobStatus, slot: Slot, now: float) -> float:
     """From when on the pod of a member may be made: after its own back-off, and after that of the job's restarts."""
     loss = status.record.losses.get(slot)
-    own = loss.at + backoff(loss.times) if loss is not None else 0.0
-    restarts = status.record.restarted_at + backoff(status.retries) if status.record.restarted_at else 0.0
-    return max(own, restarts)
+    own = min(loss.at, now) + backoff(loss.times) if loss is not None else 0.0
+    return max(own, restart_ends(status, now))
+
+
+def restart_ends(status: JobStatus, now: float) -> float:
+    """The end of the back-off after the last restart. What lies in the future counts as now: the clock was set back."""
+    return min(status.record.restarted_at, now) + backoff(status.retries) if status.record.restarted_at else 0.0
 
 
 def give_up(status: JobStatus, losses: Mapping[Slot, Loss]) -> JobStatus:
@@ -57,10 +61,17 @@ def give_up(status: JobStatus, losses: Mapping[Slot, Loss]) -> JobStatus:
 
 
 def next_loss(status: JobStatus, slot: Slot, node: str, now: float, waits: bool = False) -> Loss:
-    """What is remembered of a member that is given up: one loss more, where it ran, and a new version."""
+    """What is remembered of a member that is given up: one loss more, the node to go back to, and a new version."""
     before = status.record.losses.get(slot)
-    times = (before.times if before is not None else 0) + 1
-    return Loss(status.version + 1, times, now, node or (before.node if before is not None else ""), waits)
+    return Loss(status.version + 1, (before.times if before is not None else 0) + 1, now, node, waits)
+
+
+def home_of(record: Record, slot: Slot, pod: PodState | None) -> str:
+    """The node to which a member had better go back: where it ran, but not one that threw it out by itself."""
+    if pod is not None and pod.node:
+        return "" if pod.phase is PodPhase.FAILED and pod.disrupted else pod.node
+    before = record.losses.get(slot)
+    return before.node if before is not None else ""
 
 
 def dismiss(status: JobStatus, slots: Iterable[Slot], now: float) -> JobStatus:

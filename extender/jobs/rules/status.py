@@ -23,7 +23,10 @@ _PHASES = {phase.value: phase for phase in Phase}
 
 def encode_status(status: JobStatus) -> Object:
     """The whole object under `status`; write it whole: a field that is left out is zero."""
-    state: dict[str, Any] = {"phase": status.phase or "", "lastTransitionTime": _time(status.since)}
+    state: dict[str, Any] = {
+        "phase": status.phase.value if status.phase else "",
+        "lastTransitionTime": _time(status.since),
+    }
     state |= {name: text for name, text in (("reason", status.reason), ("message", status.message)) if text}
     record = encode_record(status.record)
     controlled = dict(status.controlled) | ({KEY: record} if record else {})
@@ -34,7 +37,7 @@ def encode_status(status: JobStatus) -> Object:
     if status.task_counts:
         found["taskStatusCount"] = {task: {"phase": dict(phases)} for task, phases in status.task_counts.items()}
     if status.history:
-        found["conditions"] = [{"status": phase, "lastTransitionTime": _time(at)} for phase, at in status.history]
+        found["conditions"] = [{"status": phase.value, "lastTransitionTime": _time(at)} for phase, at in status.history]
     if status.running_seconds is not None:
         found["runningDuration"] = format_duration(status.running_seconds)
     if controlled:

@@ -17,8 +17,7 @@ _MAX_NAME = 63
 
 def validate(spec: JobSpec, job_name: str) -> None:
     """Refuse what cannot be run."""
-    if not LABEL.fullmatch(job_name):
-        raise Refused(Reason.INVALID_NAME, f"metadata.name: {job_name[:80]!r} cannot be in the name of a host")
+    _check_name(spec, job_name)
     if not spec.tasks:
         raise Refused(Reason.NO_TASKS, "spec.tasks: no task")
     _check_tasks(spec.tasks, job_name)
@@ -32,6 +31,12 @@ def validate(spec: JobSpec, job_name: str) -> None:
     _check_order(spec.tasks)
     _check_plugins(spec)
     _check_volumes(spec)
+
+
+def _check_name(spec: JobSpec, name: str) -> None:
+    """It is the value of a label, and with `svc` part of the names of hosts, where a dot would part them."""
+    if not LABEL.fullmatch(name if "svc" in spec.plugins else name.replace(".", "-")):
+        raise Refused(Reason.INVALID_NAME, f"metadata.name: {name[:80]!r} cannot be in the names of its pods or hosts")
 
 
 def _check_tasks(tasks: Iterable[TaskSpec], job_name: str) -> None:

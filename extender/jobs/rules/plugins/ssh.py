@@ -1,6 +1,6 @@
 """`ssh`: members log in at each other without a password: one key pair of the job, mounted in all of them.
 
-Arguments: --ssh-key-file-path (/root/.ssh), --no-root (then /etc/volcano/.ssh is the default).
+Arguments: --ssh-key-file-path (.ssh in the home of root), --no-root (then /etc/volcano/.ssh is the default).
 The key pair is made by who creates the Secret, and lives as long as it.
 """
 
@@ -14,7 +14,8 @@ from extender.jobs.rules.plugins.arguments import flag_of, text_of
 from extender.jobs.rules.plugins.container import Pod
 from extender.jobs.rules.plugins.hosts import host_of
 
-_ROOT, _OTHER, _FOLDER = "/root/.ssh", "/etc/volcano/.ssh", ".ssh"
+_FOLDER = ".ssh"
+_ROOT, _OTHER = (f"{home}/{_FOLDER}" for home in ("/root", "/etc/volcano"))
 _FILES = (
     ("id_rsa", "id_rsa"),
     ("id_rsa.pub", "id_rsa.pub"),
