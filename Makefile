@@ -42,7 +42,7 @@ unit: $(INSTALLED) ## tests without a cluster
 	@$(STAGE) unit $(BIN)/python -m pytest tests --numprocesses=auto --dist=worksteal --durations=5
 
 e2e: $(INSTALLED) ## tests on a real control plane; K8S=1.34 takes the oldest supported version
-	@$(STAGE) e2e $(BIN)/python -m pytest e2e --durations=40
+	@$(STAGE) e2e $(BIN)/python -m pytest e2e --numprocesses=auto --dist=loadfile --durations=40
 
 docs: $(INSTALLED) ## write the generated pages, dashboard and alerts anew
 	@$(BIN)/python -m docs.generate

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import pathlib
 import secrets
+import sys
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
@@ -24,6 +26,12 @@ HERE = pathlib.Path(__file__).parent
 RUN = secrets.token_hex(2)
 _numbers = itertools.count(1)
 _replicas: list[muster.Replica] = []
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """As many control planes as there are processors, two at most: they wait for each other's moments. Else one after
+    another, on the one cluster that there is."""
+    return 0 if choose.is_shared() else min(2, os.cpu_count() or 1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -55,7 +63,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[base.Cluster]:
         yield chosen
         failed = request.session.testsfailed > 0
         if failed:
-            print(f"\n[e2e] logs are kept in {chosen.work}")
+            print(f"\n[e2e] logs are kept in {chosen.work}", file=sys.stderr)
         chosen.stop(keep_files=failed)
 
 

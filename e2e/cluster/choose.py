@@ -46,6 +46,19 @@ class KindCluster(base.Cluster):
 
 def choose(options: local.Options | None = None) -> base.Cluster:
     """The cluster to test against. K8S=<minor> always means the local control plane of that minor."""
+    name, why = _choice()
+    _say(why)
+    if name == "existing":
+        return base.Cluster("existing", os.environ["KUBECONFIG"])
+    return KindCluster() if name == "kind" else local.LocalCluster(options)
+
+
+def is_shared() -> bool:
+    """Whether all who test at the same time would be given one cluster, in which they would be in each other's way."""
+    return _choice()[0] != "local"
+
+
+def _choice() -> tuple[str, str]:
     forced = os.environ.get("E2E_CLUSTER", "")
     kubeconfig = os.environ.get("KUBECONFIG", "")
     if forced not in ("", "existing", "kind", "local"):
@@ -55,14 +68,11 @@ def choose(options: local.Options | None = None) -> base.Cluster:
     if forced == "existing" or (not forced and kubeconfig):
         if not kubeconfig:
             raise SystemExit("E2E_CLUSTER=existing needs KUBECONFIG")
-        _say(f"the cluster of KUBECONFIG={kubeconfig}")
-        return base.Cluster("existing", kubeconfig)
+        return "existing", f"the cluster of KUBECONFIG={kubeconfig}"
     if forced == "kind" or (not forced and _kind_image()):
-        _say(f"kind cluster {KIND_NAME} (image {_kind_image() or 'missing'})")
-        return KindCluster()
+        return "kind", f"kind cluster {KIND_NAME} (image {_kind_image() or 'missing'})"
     why = "asked for" if forced else "no KUBECONFIG, no docker with a kind node image"
-    _say(f"local control plane ({why})")
-    return local.LocalCluster(options)
+    return "local", f"local control plane ({why})"
 
 
 def _kind_image() -> str:
