@@ -52,7 +52,7 @@ def test_each_workload_of_volcano_and_kueue_is_named_with_what_would_change() ->
         volcano_job("runs", status={"state": {"phase": "Running"}}),
         volcano_job("ours", "muster"),
         volcano_job("unnamed", None),
-        volcano_job("odd", spec={"plugins": {"ray": []}}),
+        volcano_job("odd", spec={"plugins": {"mxnet": []}}),
         cron("nightly", "volcano"),
         cron("our-nightly", "muster"),
         pod("runs-worker-0", labels={"volcano.sh/job-name": "runs"}),
