@@ -38,10 +38,15 @@ async def _serve(told: settings.JobsSettings) -> None:
     metrics, cluster = JobMetrics(), told.cluster
     async with contextlib.AsyncExitStack() as stack:
         stop = stack.enter_context(stopping.asked_to_stop())
-        api = await stack.enter_async_context(
-            client.connect(cluster.kubeconfig, cluster.context, component="muster-jobs", observer=metrics.api)
-        )
-        terms = _Terms(told, metrics, api)
+        # a renewal of the Lease must not wait behind thousands of pods: it has connections of its own
+        api, apart = [
+            await stack.enter_async_context(
+                client.connect(cluster.kubeconfig, cluster.context, component="muster-jobs", observer=metrics.api)
+            )
+            for _ in range(2)
+        ]
+        place = cluster.namespace, cluster.lease, f"{told.hostname}_{told.listen.port}"
+        terms = _Terms(told, metrics, api, Election(apart, *place, time.monotonic))
         app = serve.application(serve.health_routes(terms.not_ready, metrics.registry))
         await stack.enter_async_context(serve.serve(app, told.listen, told.tls))
         await stack.enter_async_context(serve.metrics(metrics.registry, told.metrics_listen))
@@ -56,12 +61,11 @@ async def _serve(told: settings.JobsSettings) -> None:
 class _Terms:
     """The times in which this replica acts, one after the other, each from lists of its own."""
 
-    def __init__(self, told: settings.JobsSettings, metrics: JobMetrics, api: client.Api) -> None:
+    def __init__(self, told: settings.JobsSettings, metrics: JobMetrics, api: client.Api, election: Election) -> None:
         self._told = told
         self._metrics = metrics
         self._api = api
-        place = told.cluster.namespace, told.cluster.lease, f"{told.hostname}_{told.listen.port}"
-        self.election = Election(api, *place, time.monotonic)
+        self.election = election
         self._term: _Term | None = None
 
     def not_ready(self) -> str | None:

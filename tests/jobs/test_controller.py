@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -50,11 +51,11 @@ class Life:
         self.told: dict[str, Object] = {}
         self.hear()
 
-    def hear(self) -> None:
-        """Have the watches tell what is new."""
+    def hear(self, parts: Collection[str] = tuple(PARTS.values())) -> None:
+        """Have the watches (of these parts) tell what is new."""
         for feed in self.controller.feeds():
             part = PARTS.get(feed.resource.label)
-            if part is None:
+            if part not in parts:
                 continue
             there = {one["metadata"]["uid"]: one for one in self.cluster.of(part).values()}
             for uid, one in list(self.told.items()):
@@ -106,11 +107,15 @@ class Life:
         return self.cluster.of("pods")
 
     def end(self, pod: str, code: int) -> None:
+        """Let a pod end, and hear of it."""
+        self.end_unheard(pod, code)
+        self.hear()
+
+    def end_unheard(self, pod: str, code: int) -> None:
         """Let a pod end."""
         state = {"terminated": {"exitCode": code}}
         phase = "Failed" if code else "Succeeded"
         self.cluster.set_status(f"{PODS}/{pod}", phase=phase, containerStatuses=[{"name": "main", "state": state}])
-        self.hear()
 
 
 async def test_a_job_gets_its_group_and_its_pods_once():
@@ -234,6 +239,35 @@ async def test_what_is_refused_is_said_in_constant_words_and_made_good(error, sa
     await life.rest()
     assert life.phase == "Running"
     assert "message" not in life.status["state"] or said not in life.status["state"]["message"]
+
+
+async def test_a_refusal_that_is_over_leaves_the_status_of_a_job_that_runs_without_it():
+    life = Life(minAvailable=1)
+
+    def refuse(method: str, path: str, body: Any) -> None:
+        if method == "POST" and path == PODS and body["metadata"]["name"] != "train-worker-0":
+            raise QUOTA
+
+    life.cluster.refuse = refuse
+    await life.rest()
+    assert (life.phase, life.status["state"]["reason"]) == ("Running", carry.REFUSED)
+    life.cluster.refuse = lambda method, path, body: None
+    await life.rest()
+    assert len(life.pods()) == 3
+    assert life.status["state"].get("message", "") == ""
+    assert life.status["state"].get("reason", "") == ""
+
+
+async def test_a_job_that_was_changed_meanwhile_is_read_and_judged_anew():
+    life = Life(policies=[RESTART])
+    await life.rest()
+    life.cluster.set_status(JOB, unknown=0)
+    life.end_unheard("train-worker-1", 1)
+    life.hear(("pods",))  # of the pod its watch tells, of the Job not
+    with pytest.raises(work.Again, match="has changed"):
+        await life.controller.look(KEY)
+    await life.controller.look(KEY)
+    assert life.status["retryCount"] == 1
 
 
 @pytest.mark.parametrize(
