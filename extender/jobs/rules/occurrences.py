@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from extender.jobs.rules.model import Event, Job, JobStatus, Phase, PodPhase, PodState, Slot, TaskSpec
+from extender.jobs.rules.model import Event, Job, JobStatus, Loss, Phase, PodPhase, PodState, Slot, TaskSpec
 from extender.jobs.rules.sight import Sight
 
 #: seconds for which a gang may be below its minimum before its state is Unknown: so long room is kept for replacements
@@ -100,6 +100,13 @@ def _to_job(job: Job, sight: Sight, now: float) -> Iterable[Occurrence]:
             if pod is not None and pod.phase is PodPhase.RUNNING and not pod.deleting:
                 running += 1
             elif index in record.seen.get(task.name, ()) or loss is not None:
-                missing.append(max(pod.since if pod else 0.0, loss.at if loss else 0.0))
+                missing.append(_missing_since(pod, loss, now))
     if job.status.phase is Phase.RUNNING and running and missing and up + running < job.spec.min_available:
-        yield Occurrence((Event.UNKNOWN,), min(max(missing), now) + UNKNOWN_AFTER)
+        yield Occurrence((Event.UNKNOWN,), max(missing) + UNKNOWN_AFTER)
+
+
+def _missing_since(pod: PodState | None, loss: Loss | None, now: float) -> float:
+    """Since when a member is missing: it was lost, or its pod was made; now, when its loss is only seen now."""
+    if (pod is None and loss is None) or (pod is not None and pod.deleting):
+        return now
+    return min(max(pod.since if pod is not None else 0.0, loss.at if loss is not None else 0.0), now)

@@ -251,6 +251,12 @@ def test_a_status_that_makes_no_sense_is_none(found: object) -> None:
     assert decode_status(encode_status(status)).phase == status.phase
 
 
+def test_a_history_that_has_grown_too_long_is_cut() -> None:
+    found = decode_status({"conditions": [{"status": "Running"}] * 500 + [{"status": "Failed"}]})
+    assert len(found.history) == 32
+    assert found.history[-1][0] is Phase.FAILED
+
+
 @hypothesis.given(st.frozensets(st.integers(0, 99_999), max_size=30))
 def test_ranges(numbers: frozenset[int]) -> None:
     assert indexes(ranges(numbers)) == numbers
