@@ -5,6 +5,7 @@ KWOK starts pods; how they end is played by the tests. The controller is killed 
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -47,11 +48,62 @@ def test_a_job_starts_as_one_gang_and_completes(stage: Stage) -> None:
     assert group["spec"]["minMember"] == 4
     assert group["metadata"]["ownerReferences"][0]["uid"] == stage.job("train")["metadata"]["uid"]
     stage.wait_phase("train", "Running")
+    name = group["metadata"]["name"]
+    found = waiting.wait_for(
+        lambda: stage.kube.get("podgroups.muster.dev", name, stage.namespace).get("status"),
+        20,
+        "the extender tells of the gang",
+        until=lambda status: (status or {}).get("phase") == "Running",
+    )
+    assert found["scheduled"] == 4
     for pod in pods:
         stage.end(pod)
     stage.wait_phase("train", "Completed")
     assert stage.status("train")["succeeded"] == 4
     assert stage.uids("train") == pods
+
+
+def test_plugins_and_volumes_get_what_they_need_by_the_controllers_own_rights(
+    stage: Stage, kube: kube_module.Kube
+) -> None:
+    volume = {"mountPath": "/data", "volumeClaim": {"accessModes": ["ReadWriteOnce"], "storageClassName": "none"}}
+    volume["volumeClaim"] |= {"resources": {"requests": {"storage": "1Gi"}}}
+    plugins: Object = {"svc": [], "ssh": [], "env": []}
+    stage.create("plugged", task("mpi", 2, gpus=0), plugins=plugins, volumes=[volume])
+    said = "all objects are there"
+    made = waiting.wait_for(lambda: _owned(stage, "plugged"), 20, said, until=lambda found: len(found) >= 5)
+    kinds = {one["kind"] for one in made.values()}
+    assert kinds == {"Service", "ConfigMap", "Secret", "NetworkPolicy", "PersistentVolumeClaim"}
+    (secret,) = [one for one in made.values() if one["kind"] == "Secret"]
+    public = base64.b64decode(secret["data"]["id_rsa.pub"]).decode()
+    assert public.startswith("ssh-ed25519 ")
+    assert b"OPENSSH PRIVATE KEY" in base64.b64decode(secret["data"]["id_rsa"])
+    waiting.wait_for(lambda: len(stage.pods("plugged")) == 2, 20, "both pods are there")
+    (claim,) = [one["metadata"]["name"] for one in made.values() if one["kind"] == "PersistentVolumeClaim"]
+    for pod in stage.pods("plugged").values():
+        assert claim in [one.get("persistentVolumeClaim", {}).get("claimName") for one in pod["spec"]["volumes"]]
+    # nothing is made anew, the key least of all
+    assert {uid: one["kind"] for uid, one in made.items()} == {
+        uid: one["kind"] for uid, one in _owned(stage, "plugged").items()
+    }
+
+
+def _owned(stage: Stage, name: str) -> dict[str, Object]:
+    """Objects other than pods and groups that the Job owns, by uid."""
+    job = stage.job(name)["metadata"]["uid"]
+    kinds = {
+        "services": "Service",
+        "configmaps": "ConfigMap",
+        "secrets": "Secret",
+        "networkpolicies.networking.k8s.io": "NetworkPolicy",
+        "persistentvolumeclaims": "PersistentVolumeClaim",
+    }
+    return {
+        one["metadata"]["uid"]: one | {"kind": kind}
+        for resource, kind in kinds.items()
+        for one in stage.kube.list(resource, stage.namespace)
+        if [owner["uid"] for owner in one["metadata"].get("ownerReferences") or []] == [job]
+    }
 
 
 #: what a pod does -> policy -> what becomes of the Job, and which of its pods are made anew

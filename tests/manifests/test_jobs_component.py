@@ -90,9 +90,6 @@ def test_its_pod_runs_with_the_least_that_it_needs_and_listens_to_its_pod_alone(
         assert f"'{told.listen.host}', {told.listen.port}," in container[probe]["exec"]["command"][2]
 
 
-SHARED = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data" / "manifests" / "volcano"
-
-
 def known_fields(schema: Object, value: Any, path: str) -> list[str]:
     """Fields of a value that the schema does not know, and the API server would drop."""
     if schema.get("x-kubernetes-preserve-unknown-fields"):
@@ -112,10 +109,9 @@ def known_fields(schema: Object, value: Any, path: str) -> list[str]:
     return found
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the manifests of Volcano's users are not here")
-def test_no_field_of_the_jobs_that_people_write_is_dropped():
+def test_no_field_of_the_jobs_that_people_write_is_dropped(shared: pathlib.Path):
     seen = 0
-    for path in sorted(SHARED.glob("*.yaml")):
+    for path in sorted((shared / "data" / "manifests" / "volcano").glob("*.yaml")):
         for one in yaml.safe_load_all(path.read_text()):
             kind = {"Job": "jobs", "CronJob": "cronjobs"}.get((one or {}).get("kind", ""))
             if kind is None or not one["apiVersion"].startswith("batch.volcano.sh"):
