@@ -166,7 +166,7 @@ class Carrier:
             raise work.Again(f"the pod {name} has just gone")
         self._known.pod_seen(found, told=False)
         if objects.owned_by(found, entry.uid) or (found["metadata"].get("labels") or {}).get(store.JOB_LABEL):
-            return ""  # judged again, with this pod
+            raise work.Again(f"the pod {name} is there already")  # judged again, with this pod
         return f"there is a pod {name} that is not this Job's"
 
     # -- the rest

@@ -173,6 +173,7 @@ class Controller:
         found = reading.decode_job(entry.content())
         if isinstance(found, reading.Refusal):
             before, step = found.status, reading.refuse(found, now)
+            step = dataclasses.replace(step, done=tuple(one.name for one in self._known.commands(key)))
         else:
             before = _without_refusal(found.status)
             job = dataclasses.replace(found, status=before)

@@ -301,6 +301,19 @@ async def test_a_foreign_pod_of_the_same_name_is_left_alone_and_named():
     assert life.phase == "Running"
 
 
+async def test_a_job_that_cannot_be_run_is_failed_by_name_and_its_commands_go():
+    life = Life(plugins={"mxnet": []})
+    target = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train"}
+    target |= {"uid": life.cluster.objects[JOB]["metadata"]["uid"]}
+    command = {"metadata": {"name": "c", "namespace": "ns"}, "action": "AbortJob", "target": target}
+    life.cluster.put("/apis/bus.volcano.sh/v1alpha1/namespaces/ns/commands/c", command)
+    life.hear()
+    await life.rest()
+    assert (life.phase, life.status["state"]["reason"]) == ("Failed", "InvalidPlugin")
+    assert life.pods() == {}
+    assert life.cluster.of("commands") == {}
+
+
 async def test_a_job_of_another_scheduler_is_not_touched():
     life = Life(schedulerName="volcano")
     await life.rest()
