@@ -55,9 +55,14 @@ class Carrier:
         self._clock = clock
         self._created = created
 
-    async def carry(self, entry: store.Entry, before: model.JobStatus, step: model.Step) -> float | None:
-        """Do all of it; gives after how many seconds the Job is to be looked at again for what was put off."""
-        put_off = await self._state(entry, before, step)
+    async def carry(
+        self, entry: store.Entry, content: dict[str, Any], before: model.JobStatus, step: model.Step
+    ) -> float | None:
+        """Do all of it; gives after how many seconds the Job is to be looked at again for what was put off.
+
+        `content` is the object that was judged, `before` its status as the rules gave it.
+        """
+        put_off = await self._state(entry, content, before, step)
         for event in step.events:  # before anything that may fail: they are not told again
             await self._tell(entry, event)
         refusal = await self._first_of(
@@ -80,11 +85,12 @@ class Carrier:
 
     # -- the status
 
-    async def _state(self, entry: store.Entry, before: model.JobStatus, step: model.Step) -> float | None:
+    async def _state(
+        self, entry: store.Entry, content: dict[str, Any], before: model.JobStatus, step: model.Step
+    ) -> float | None:
         wanted = step.status or before
         if entry.refusal and (wanted.phase is None or wanted.phase in model.ACTIVE):
             wanted = dataclasses.replace(wanted, reason=REFUSED, message=entry.refusal)
-        content = entry.content()
         encoded = status.encode_status(wanted)
         said = hash(orjson.dumps(encoded, option=orjson.OPT_SORT_KEYS))
         # the API server drops what its definition of a Job does not know, and nothing is gained by saying it again

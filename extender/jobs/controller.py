@@ -100,8 +100,9 @@ class Controller:
 
     def _job_seen(self, content: dict[str, Any]) -> None:
         key = self._known.job_seen(content)
-        self._queue.add(key, GATHER_SECONDS)
-        self._tell_cron(key)
+        if key is not None:
+            self._queue.add(key, GATHER_SECONDS)
+            self._tell_cron(key)
 
     def _job_gone(self, identity: Identity) -> None:
         key = (identity.namespace, identity.name)
@@ -155,10 +156,11 @@ class Controller:
         started = self._clock()
         try:
             shown_by = self.volcano_runs()
-            await self._say_who_runs(entry, shown_by)
+            content = entry.content()
+            await self._say_who_runs(entry, content, shown_by)
             if shown_by is None:
                 with contextlib.suppress(carry.NotNow):
-                    return await self._run(key, entry)
+                    return await self._run(key, entry, content)
         except errors.NotFound:
             return None  # the Job is gone; its watch tells so, too
         except errors.KubeError as error:
@@ -167,10 +169,10 @@ class Controller:
             self._metrics.looked(self._clock() - started)
         return None
 
-    async def _run(self, key: store.Key, entry: store.Entry) -> float | None:
+    async def _run(self, key: store.Key, entry: store.Entry, content: dict[str, Any]) -> float | None:
         pods = await self._pods(key)
         now = self._wall()
-        found = reading.decode_job(entry.content())
+        found = reading.decode_job(content)
         if isinstance(found, reading.Refusal):
             before, step = found.status, reading.refuse(found, now)
             step = dataclasses.replace(step, done=tuple(one.name for one in self._known.commands(key)))
@@ -179,10 +181,12 @@ class Controller:
             job = dataclasses.replace(found, status=before)
             step = lifecycle.reconcile(job, [pod.state for pod in pods], self._known.commands(key), now)
             step = adoption.keep_group(step, store.adopted_group(pods, entry.uid))
-        put_off = await self._carrier.carry(entry, before, step)
+        put_off = await self._carrier.carry(entry, content, before, step)
         waits = [] if put_off is None else [put_off]
         waits += [] if step.wake_at is None else [max(step.wake_at - self._wall(), 0.0)]
         waits += [] if all(pod.told for pod in pods) else [DOUBT_SECONDS]
+        # what our own writes changed is judged, too: no watch tells of what their answers told already
+        waits += [carry.GATHER_SECONDS] if step.creates or step.urgent else []
         return min(waits, default=None)
 
     async def _pods(self, key: store.Key) -> list[store.Pod]:
@@ -195,11 +199,10 @@ class Controller:
                     self._known.pod_gone(pod.state.uid)
         return self._known.pods(key)
 
-    async def _say_who_runs(self, entry: store.Entry, shown_by: str | None) -> None:
+    async def _say_who_runs(self, entry: store.Entry, content: dict[str, Any], shown_by: str | None) -> None:
         """State on a Job that Volcano's controller runs it, and take that back when we do."""
         why = None if shown_by is None else f"Volcano's job controller runs this Job ({shown_by}); Muster schedules it"
-        metadata = entry.content()["metadata"]
-        if (metadata.get("annotations") or {}).get(WHY_ANNOTATION) != why:
+        if (content["metadata"].get("annotations") or {}).get(WHY_ANNOTATION) != why:
             path = _JOBS.path(entry.namespace, entry.name)
             await writes.patch_annotations(self._api, path, entry.uid, {WHY_ANNOTATION: why})
 

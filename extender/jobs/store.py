@@ -79,8 +79,8 @@ class Store:
 
     # -- Jobs
 
-    def job_seen(self, content: dict[str, Any]) -> Key:
-        """Take in a Job; its key."""
+    def job_seen(self, content: dict[str, Any]) -> Key | None:
+        """Take in a Job; its key, None when this state of it, or a newer one, is known."""
         metadata = content["metadata"]
         metadata.pop("managedFields", None)
         key = (metadata.get("namespace", ""), metadata["name"])
@@ -94,6 +94,8 @@ class Store:
                 self._children[cron].add(key)
         elif version > before.version:
             before.version, before.body, before.ours = version, orjson.dumps(content), _is_ours(content)
+        else:
+            return None
         return key
 
     def job_gone(self, key: Key, uid: str) -> None:
@@ -124,14 +126,17 @@ class Store:
     # -- pods
 
     def pod_seen(self, content: dict[str, Any], *, told: bool) -> Key | None:
-        """Take in a pod, told by a watch or as the answer to a write; its key, None when a newer state is known."""
-        state, version = reading.decode_pod(content), version_of(content)
-        metadata = content["metadata"]
+        """Take in a pod, told by a watch or as the answer to a write; its key, None when its state is no news."""
+        metadata, version = content["metadata"], version_of(content)
         key = (metadata.get("namespace", ""), (metadata.get("labels") or {}).get(JOB_LABEL, ""))
-        before = self._pods.get(key, {}).get(state.uid)
-        if state.uid in self._gone or (before is not None and before.version > version):
+        before = self._pods.get(key, {}).get(metadata["uid"])
+        if before is not None:
+            before.told = before.told or told
+            if before.version >= version:
+                return None
+        if metadata["uid"] in self._gone:
             return None
-        group = _volcano_group(metadata.get("annotations") or {})
+        state, group = reading.decode_pod(content), _volcano_group(metadata.get("annotations") or {})
         self._pods[key][state.uid] = Pod(state, version, group, told or (before is not None and before.told))
         self._pod_keys[state.uid] = key
         return key
