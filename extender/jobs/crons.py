@@ -109,14 +109,13 @@ class Crons:
         collection = _JOBS.path(found.namespace, "job").rpartition("/")[0]
         name = job["metadata"]["name"]
         try:
-            answer = await self._api.request("POST", collection, body=job)
+            await self._api.request("POST", collection, body=job)
         except errors.Conflict:
             LOG.info("the Job of a run is there already", job=f"{found.namespace}/{name}")
         except (errors.Forbidden, errors.Invalid) as error:
             await self._tell(found, model.JobEvent(True, "JobRefused", f"the Job {name} could not be created: {error}"))
             raise
         else:
-            self._known.job_seen(client.decode_object(answer))
             self._metrics.cron_run()
             await self._tell(found, model.JobEvent(False, "JobCreated", f"created the Job {name}"))
 
