@@ -166,6 +166,7 @@ class Controller:
         except errors.KubeError as error:
             raise work.Again(str(error)) from error
         finally:
+            self._tell_cron(key)  # of the status that was written: its watch tells no news
             self._metrics.looked(self._clock() - started)
         return None
 
