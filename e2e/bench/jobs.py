@@ -1,7 +1,8 @@
 """How fast the job controller makes pods, against a client that creates plain pods and does nothing else; its memory.
 
-Takes the arguments of the command; gives the result `jobs`: pods a second of both on the same control plane, half of the
-plain ones before the Jobs and half after, and high-water marks of the controller with many Jobs. Must not assert anything.
+Takes the arguments of the command; gives the result `jobs`: pods a second of both on the same control plane, half of
+the plain ones before the Jobs and half after, and high-water marks of the controller with many Jobs. Must not assert
+anything.
 """
 
 from __future__ import annotations
