@@ -19,7 +19,7 @@ import pytest
 
 from e2e import answers, fake_hami_scheduler, history, objects, scenes, waiting
 from e2e import kube as kube_module
-from e2e.cluster import base, choose, local, manifests, muster, proxy
+from e2e.cluster import base, choose, jobs, local, manifests, muster, proxy
 
 HERE = pathlib.Path(__file__).parent
 # Names of one run: on a cluster that exists already, another run's may still be going away.
@@ -265,7 +265,7 @@ def _not_ready(kube: kube_module.Kube, names: list[str]) -> list[str]:
 
 
 def _serve_foreign_crds(kube: kube_module.Kube) -> None:
-    crds = objects.foreign_crds()
+    crds = [*objects.foreign_crds(), *jobs.definitions()]
     for crd in crds:
         # One that an existing cluster has already is the real one: it stays.
         if kube.find("customresourcedefinitions.apiextensions.k8s.io", crd["metadata"]["name"]) is None:

@@ -177,7 +177,6 @@ def foreign_crds() -> list[Object]:
         crd("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups"),
         crd("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
         crd("scheduling.volcano.sh", "v1beta1", "Queue", "queues", namespaced=False),
-        crd("batch.volcano.sh", "v1alpha1", "Job", "jobs"),
         crd("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes", namespaced=False),
         crd("kueue.x-k8s.io", "v1beta2", "Topology", "topologies", namespaced=False),
         crd("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets"),

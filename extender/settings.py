@@ -1,4 +1,4 @@
-"""What the two processes are told on their command lines.
+"""What the processes are told on their command lines.
 
 Takes: the arguments of a command line and the host's name. Gives: one frozen value per process, of which
 each part goes to whom it concerns. Must not: open connections, read the environment, or let a bad value
@@ -20,9 +20,12 @@ NAMESPACE = "muster-system"
 LEASE = "muster-scheduler"
 EXTENDER_LISTEN = "127.0.0.1:8080"
 GATE_LISTEN = "127.0.0.1:8081"
+JOBS_LISTEN = "127.0.0.1:8083"
+JOBS_LEASE = "muster-jobs"
 SCHEDULER = "https://127.0.0.1:10259"
 NOMINATE_ABOVE_NODES = 1000
 HTTP_TIMEOUT_SECONDS = 600
+JOBS_WORKERS = 32
 DECISION_LOG_MEBIBYTES, DECISION_LOG_FILES = 32, 8
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("json", "text")
@@ -110,7 +113,7 @@ class Logging:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """What both processes are told."""
+    """What all processes are told."""
 
     cluster: Cluster
     listen: Listen
@@ -147,6 +150,13 @@ class GateSettings(Process):
     http_timeout: int
     #: base URL of HAMi's extender, where its filter chooses the cards of pods
     hami: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class JobsSettings(Process):
+    """All that the job controller is told; `workers` Jobs are worked on at the same time."""
+
+    workers: int
 
 
 def read_extender(argv: Sequence[str], hostname: str) -> ExtenderSettings:
@@ -245,6 +255,20 @@ def read_gate(argv: Sequence[str], hostname: str) -> GateSettings:
     return GateSettings(**process, extender=told.extender, http_timeout=told.http_timeout, hami=told.hami)
 
 
+def read_jobs(argv: Sequence[str], hostname: str) -> JobsSettings:
+    """The job controller's settings, or the end of the process with a message."""
+    parser = _parser("extender.jobs", "Runs Volcano's Jobs whose scheduler is Muster.", JOBS_LISTEN, JOBS_LEASE)
+    parser.add_argument(
+        "--workers",
+        type=_whole_number(1, 256),
+        default=JOBS_WORKERS,
+        metavar="NUMBER",
+        help="Jobs that are worked on at the same time (%(default)s)",
+    )
+    told = parser.parse_args(argv)
+    return JobsSettings(**_process(parser, told, hostname), workers=told.workers)
+
+
 def is_loopback(host: str) -> bool:
     """True for a loopback address or `localhost`; any other name may resolve to anything, so it is false."""
     try:
@@ -253,8 +277,8 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _parser(module: str, description: str, listen: str) -> argparse.ArgumentParser:
-    """The options that both processes have."""
+def _parser(module: str, description: str, listen: str, lease: str = LEASE) -> argparse.ArgumentParser:
+    """The options that all processes have."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description, allow_abbrev=False)
     add = parser.add_argument
     add("--kubeconfig", type=_readable_file, metavar="FILE", help="reach the API server by it (else as a pod)")
@@ -263,8 +287,8 @@ def _parser(module: str, description: str, listen: str) -> argparse.ArgumentPars
     add(
         "--lease",
         type=_name(_SUBDOMAIN, 253),
-        default=LEASE,
-        help="the scheduler's Lease there (%(default)s)",
+        default=lease,
+        help="the Lease there by which one replica acts (%(default)s)",
     )
     add(
         "--listen",

@@ -109,6 +109,15 @@ remove_scheduler() {
         say "   namespace $NAMESPACE is still ending; going on"
 }
 
+keep_definitions() {
+    for name in jobs.batch.volcano.sh cronjobs.batch.volcano.sh; do
+        objects=$("$KUBECTL" get "$name" --all-namespaces -o name 2>/dev/null | wc -l)
+        if [ "$((objects))" -gt 0 ]; then
+            say "   $name stays in any case: to delete it would delete its $((objects)) objects and their pods"
+        fi
+    done
+}
+
 remove_definitions() {
     say "4. definitions of muster.dev, with their objects"
     definitions=$("$KUBECTL" get customresourcedefinitions.apiextensions.k8s.io -l "$OURS" \
@@ -132,3 +141,4 @@ list_waiting
 if $ungate && [ -n "$waiting" ]; then remove_gates; fi
 remove_scheduler
 remove_definitions
+keep_definitions

@@ -65,6 +65,26 @@ def test_the_gate_needs_no_option_in_a_pod():
     )
 
 
+def test_the_job_controller_needs_no_option_in_a_pod():
+    assert settings.read_jobs([], HOST) == settings.JobsSettings(
+        cluster=settings.Cluster(None, None, "muster-system", "muster-jobs"),
+        listen=settings.Listen("127.0.0.1", 8083),
+        tls=None,
+        logging=settings.Logging("info", "json"),
+        hostname=HOST,
+        workers=32,
+    )
+
+
+@pytest.mark.parametrize(
+    "argv", [["--workers=0"], ["--workers=257"], ["--workers=x"], ["--lease="], ["--listen=0.0.0.0:1"]]
+)
+def test_the_job_controller_refuses(argv, capsys):
+    with pytest.raises(SystemExit):
+        settings.read_jobs(argv, HOST)
+    assert argv[0].partition("=")[0] in capsys.readouterr().err
+
+
 def test_every_option_of_the_extender_arrives(files):
     told = settings.read_extender(
         [

@@ -14,6 +14,7 @@ import sys
 from e2e.bench import (
     bystanders,
     gangs,
+    jobs,
     memory,
     page,
     progress,
@@ -35,6 +36,7 @@ PARTS = {
     "topology": topology,
     "page": page,
     "reasons": reasons,
+    "jobs": jobs,
 }
 RESULTS = pathlib.Path(__file__).parent / "results" / "latest.json"
 

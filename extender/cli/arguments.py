@@ -77,6 +77,9 @@ COMMANDS = (
         (_FILE, _RESOURCE, _LOG),
     ),
     Command("drain", "what would become of a node's pods if it was drained", (_NODE, _ONLY)),
+    Command(
+        "migrate", "which workloads of Volcano and Kueue would move, and what would change", (_ONLY,), everywhere=True
+    ),
     Command("events", "decisions, also as they are made", (_WATCH,), everywhere=True),
 )
 

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import orjson
 import yaml
 
-from extender.cli import drain, events, gangs, history, nodes, plan, problems, queues, tables, top, usage, why
+from extender.cli import drain, events, gangs, history, migrate, nodes, plan, problems, queues, tables, top, usage, why
 from extender.cli.cluster import Cluster
 from extender.cli.problems import Problem
 from extender.kube import client, credentials, errors, observing
@@ -73,6 +73,11 @@ COMMANDS: Mapping[str, Command] = {
     "drain": Command(
         lambda cluster, told: drain.gather(cluster, told.node),
         lambda found, _, __, paint: drain.show(found, paint),
+    ),
+    "migrate": Command(
+        lambda cluster, _: migrate.gather(cluster),
+        lambda found, _, __, paint: migrate.show(found, paint),
+        migrate.EMPTY,
     ),
     "events": Command(
         lambda cluster, _: events.gather(cluster),

@@ -15,8 +15,8 @@ from extender.kube import client, errors
 class Resource:
     """One kind of objects.
 
-    `versions` are in order of preference; an `optional` kind may be missing from a cluster. `namespace` and
-    `field_selector` narrow what is listed and watched, empty for all.
+    `versions` are in order of preference; an `optional` kind may be missing from a cluster. `namespace`,
+    `field_selector` and `label_selector` narrow what is listed and watched, empty for all.
     """
 
     group: str
@@ -26,6 +26,7 @@ class Resource:
     optional: bool = False
     namespace: str = ""
     field_selector: str = ""
+    label_selector: str = ""
 
     @property
     def label(self) -> str:
@@ -79,6 +80,12 @@ TOPOLOGIES = Resource("muster.dev", ("v1alpha1",), "topologies", namespaced=Fals
 KUEUE_TOPOLOGIES = Resource("kueue.x-k8s.io", ("v1beta2", "v1beta1"), "topologies", namespaced=False, optional=True)
 HYPERNODES = Resource("topology.volcano.sh", ("v1alpha1",), "hypernodes", namespaced=False, optional=True)
 
+DEPLOYMENTS = Resource("apps", ("v1",), "deployments", namespaced=True)
+LEASES = Resource("coordination.k8s.io", ("v1",), "leases", namespaced=True)
+VOLCANO_JOBS = Resource("batch.volcano.sh", ("v1alpha1",), "jobs", namespaced=True, optional=True)
+VOLCANO_CRON_JOBS = Resource("batch.volcano.sh", ("v1alpha1",), "cronjobs", namespaced=True, optional=True)
+VOLCANO_COMMANDS = Resource("bus.volcano.sh", ("v1alpha1",), "commands", namespaced=True, optional=True)
+
 
 def config_map(namespace: str, name: str) -> Resource:
     """The one ConfigMap of that name."""
@@ -88,6 +95,11 @@ def config_map(namespace: str, name: str) -> Resource:
 def lease(namespace: str, name: str) -> Resource:
     """The one Lease of that name."""
     return _single("coordination.k8s.io", "leases", namespace, name)
+
+
+def named(resource: Resource, name: str) -> Resource:
+    """The objects of that name, in all namespaces."""
+    return dataclasses.replace(resource, field_selector=f"metadata.name={name}")
 
 
 def _single(group: str, plural: str, namespace: str, name: str) -> Resource:

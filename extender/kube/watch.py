@@ -344,7 +344,8 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncGenerator[tuple[list[byt
 
 
 def _selector(resource: resources.Resource) -> dict[str, str]:
-    return {"fieldSelector": resource.field_selector} if resource.field_selector else {}
+    selectors = {"fieldSelector": resource.field_selector, "labelSelector": resource.label_selector}
+    return {name: selector for name, selector in selectors.items() if selector}
 
 
 def _metadata(content: object) -> dict[str, Any]:

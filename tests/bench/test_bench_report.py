@@ -210,6 +210,7 @@ def test_the_steps_of_all_parts_are_known_beforehand():
         "topology": 2,
         "page": 1,
         "reasons": 1,
+        "jobs": 4,
     }
 
 

@@ -26,6 +26,8 @@ SERVED = {
     "scheduling.k8s.io/v1beta1": {"PodGroup": "podgroups"},
     "scheduling.x-k8s.io/v1alpha1": {"PodGroup": "podgroups"},
     "scheduling.volcano.sh/v1beta1": {"PodGroup": "podgroups", "Queue": "queues"},
+    "batch.volcano.sh/v1alpha1": {"Job": "jobs", "CronJob": "cronjobs"},
+    "kueue.x-k8s.io/v1beta2": {"Workload": "workloads"},
     LIVE: {"Workload": "workloads", "Queue": "queues"},
     "v1": {"Pod": "pods", "Node": "nodes", "Event": "events"},
 }
@@ -86,6 +88,7 @@ class World:
             if one["apiVersion"] == version
             and kinds[one["kind"]] == parts[0]
             and namespace in ("", one["metadata"].get("namespace"))
+            and _is_selected(one, query.get("fieldSelector", ""))
         ]
         if len(parts) > 1:
             name = parts[1].replace("%3A", ":")
@@ -96,6 +99,12 @@ class World:
         start = int(query.get("continue", "0"))
         more = {"continue": str(start + self.page)} if start + self.page < len(there) else {}
         return {"items": there[start : start + self.page], "metadata": more}
+
+
+def _is_selected(one: Object, selector: str) -> bool:
+    """By the scheduler; other selectors choose all."""
+    path, _, wanted = selector.partition("=")
+    return path != "spec.schedulerName" or one["spec"].get("schedulerName") == wanted
 
 
 def run(world: World, *words: str) -> tuple[str, str]:

@@ -238,7 +238,23 @@ async def test_events_go_on_as_they_are_made_and_say_when_the_api_server_is_away
 @pytest.mark.parametrize(
     ("words", "want"),
     [
-        ([], ["completion", "drain", "events", "gangs", "history", "nodes", "plan", "queues", "top", "usage", "why"]),
+        (
+            [],
+            [
+                "completion",
+                "drain",
+                "events",
+                "gangs",
+                "history",
+                "migrate",
+                "nodes",
+                "plan",
+                "queues",
+                "top",
+                "usage",
+                "why",
+            ],
+        ),
         (["qu"], ["queues"]),
         (["gangs", "--"], ["--all-namespaces", "--context", "--kubeconfig", "--namespace", "--output", "--pods"]),
         (["why", "-A"], []),

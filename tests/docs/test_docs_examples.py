@@ -16,6 +16,7 @@ from docs import generate
 from extender.core import quota
 from extender.core.ids import Source
 from extender.sim import manifests, reading
+from extender.telemetry.job_metrics import JobMetrics
 from extender.telemetry.metrics import ExtenderMetrics, GateMetrics
 from extender.wire import marks, objects
 
@@ -133,7 +134,9 @@ def test_commands_and_metrics_that_a_page_names_exist(page: pathlib.Path) -> Non
     text = page.read_text()
     told = set(re.findall(r"kubectl muster ([a-z]+)", text)) - {"NAME"}
     assert told <= {command.name for command in arguments.COMMANDS} | {arguments.COMPLETION}
-    known = {name for made in (ExtenderMetrics(), GateMetrics()) for name in made.registry._names_to_collectors}
+    known = {
+        name for made in (ExtenderMetrics(), GateMetrics(), JobMetrics()) for name in made.registry._names_to_collectors
+    }
     named = set(re.findall(r"`(muster_[a-z_]+)`", text))
     assert named <= known
     for path in re.findall(r"`(?:kubectl apply -k )?(manifests/[\w./-]+)`", text):
