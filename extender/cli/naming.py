@@ -7,12 +7,13 @@ one name.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from extender.cli import problems, stated
-from extender.cli.cluster import Cluster
+from extender.cli.cluster import Cluster, each
 from extender.cli.problems import Problem
 from extender.core.ids import Source
 from extender.core.makers import MARK, Makers, RecognitionsSeen
@@ -20,7 +21,7 @@ from extender.core.model import Pod
 from extender.kube import resources
 from extender.kube.feeds import GROUP_RESOURCES
 from extender.wire import answers, objects
-from extender.wire.fields import seconds_of
+from extender.wire.fields import Reader, metadata, seconds_of
 from extender.wire.kinds import KINDS
 from extender.wire.makers import recognitions_of
 
@@ -103,6 +104,8 @@ async def find(cluster: Cluster, namespace: str, text: str) -> Subject:
     if not found and source is None:
         made = [await _group(cluster, namespace, Source.OWNER, f"{kind.word}{MARK}{name}") for kind in _MAKERS]
         found = {one.title: one for one in made if one is not None}
+    if not found and source is None:
+        found = {one.title: one for one in await _of_owner(cluster, namespace, name)}
     if not found:
         raise await _missing(cluster, namespace, text)
     if len(found) > 1:
@@ -135,6 +138,27 @@ async def _group(cluster: Cluster, namespace: str, source: Source, name: str) ->
     written = None if content is None else stated.evicted_group(source, content)
     evicted = _newest(told, written)
     return Subject(source, namespace, name, told, live is not None, evicted, named={("PodGroup", name)})
+
+
+async def _of_owner(cluster: Cluster, namespace: str, owner: str) -> list[Subject]:
+    """Groups whose objects are an owner's of this name: controllers name those of a Volcano Job after its uid too."""
+    found = []
+    for source in (Source.MUSTER, Source.VOLCANO):
+        try:
+            contents = await cluster.every(GROUP_RESOURCES[source], namespace)
+        except Problem:  # who may not list groups is told that there is none of that name
+            continue
+        names = each(functools.partial(_name_if_owned, owner), contents)
+        looked = [await _group(cluster, namespace, source, name) for name in names if name]
+        found += [one for one in looked if one is not None]
+    return found
+
+
+def _name_if_owned(owner: str, content: Object) -> str:
+    """The object's name, if it is an owner's of that name; else an empty text."""
+    meta = metadata(content, "name")
+    owners = Reader().objects(meta, "ownerReferences", "metadata.ownerReferences")
+    return str(meta["name"]) if any(one.get("name") == owner for one in owners) else ""
 
 
 async def _object(cluster: Cluster, namespace: str, source: Source, name: str) -> Object | None:

@@ -33,6 +33,18 @@ def test_a_group_of_which_there_is_no_object_is_found_by_its_live_answer():
         assert out.startswith("kueue:train in namespace team: Pending\n")
 
 
+def test_a_group_is_found_by_the_job_that_it_belongs_to():
+    there = World(world.group("train-0a1b2c3d", meta={"ownerReferences": ["?", {"name": "train"}]}))
+    out, _ = run(there, "why", "train")
+    assert out.startswith("muster:train-0a1b2c3d in namespace team: ")
+
+
+@pytest.mark.parametrize("owners", [[], None, "train", [{"name": "other"}], [{"name": 7}]])
+def test_a_group_that_does_not_say_so_is_none_of_the_job(owners):
+    with pytest.raises(Problem, match='no group or pod "train"'):
+        run(World(world.group("train-0a1b2c3d", meta={"ownerReferences": owners})), "why", "train")
+
+
 def test_all_that_is_known_of_a_group_that_waits_is_said():
     there = World(
         world.group("train", status={"lastEviction": EVICTED}),
