@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from extender.core import stating
-from extender.core.ids import GroupKey, NodeName, QueueName
+from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.messages import NoteEviction
 from extender.core.model import Pod
 from extender.core.planning import Entry
@@ -98,8 +98,8 @@ class Evictions:
         self._records: dict[int, Eviction] = {}
         #: the newest record of each group
         self._newest: dict[GroupKey, int] = {}
-        #: by namespace and name of a pod, the newest record that counts it
-        self._of_pod: dict[tuple[str, str], int] = {}
+        #: by namespace and name of a pod, its uid and the newest record that counts it
+        self._of_pod: dict[tuple[str, str], tuple[PodUid, int]] = {}
         self._number = 0
         #: groups of which the newest record is to be written down, and since when that is known
         self._untold: dict[GroupKey, float] = {}
@@ -117,7 +117,8 @@ class Evictions:
 
     def of_pod(self, namespace: str, name: str) -> Eviction | None:
         """The newest record that counts a pod of this name."""
-        return self._records.get(self._of_pod.get((namespace, name), 0))
+        _, number = self._of_pod.get((namespace, name), (None, 0))
+        return self._records.get(number)
 
     def restart(self) -> None:
         """Another replica has acted meanwhile: what it has told of groups stands in their objects, of pods nowhere."""
@@ -136,6 +137,9 @@ class Evictions:
             self._take_in(one, one.evicted, now)
 
     def _take_in(self, pod: Pod, evicted: Evicted, now: float) -> None:
+        name = (pod.namespace, pod.name)
+        if self._of_pod.get(name, (None, 0))[0] == pod.uid:  # it was said to leave, then to stay, and leaves again
+            return
         at = evicted.at if 0 < evicted.at <= now else now
         record = self._records.get(self._newest.get(pod.group, 0))
         if record is None or not _of_one_go(record, evicted, at):
@@ -151,8 +155,8 @@ class Evictions:
             lost=record.lost + int(lost),
             saved=saved if record.saved is None else record.saved,
         )
-        self._of_pod.pop((pod.namespace, pod.name), None)
-        self._of_pod[pod.namespace, pod.name] = record.number
+        self._of_pod.pop(name, None)
+        self._of_pod[name] = (pod.uid, record.number)
         if len(self._of_pod) > PODS_KEPT:
             del self._of_pod[next(iter(self._of_pod))]
         if evicted.ground not in _NOTED:

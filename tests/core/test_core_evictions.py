@@ -71,6 +71,7 @@ CASES = {
     "it is marked and gone at once": Case([{}, MARKED, None], want=[Ground.API]),
     "it is seen when it leaves already": Case([MARKED | LEAVING, None], want=[Ground.API]),
     "it is marked, and stays after all": Case([{}, MARKED, {}, LEAVING, None]),
+    "it is said to leave, to stay, and to be gone": Case([{}, MARKED | LEAVING, MARKED, None], want=[Ground.API]),
     "its owner had deleted it before": Case([{}, LEAVING, MARKED | LEAVING, None]),
     "its kubelet ends it, and its object stays": Case(
         [{}, {"evicted": Evicted(Ground.KUBELET, 0.0), "phase": "Failed"}, {"phase": "Failed"}, None],
