@@ -154,6 +154,8 @@ class Usage:
 
     def settle_namespace(self, namespace: str) -> None:
         """The same for all groups of a namespace."""
+        if self._recount is not None:
+            self._recount.sums.settle_namespace(namespace)
         for key in self._groups:
             if key.namespace == namespace:
                 self.settle(key)

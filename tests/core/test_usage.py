@@ -119,6 +119,7 @@ def test_a_difference_is_found_and_named() -> None:
 
 @given(st.lists(step | st.tuples(st.just("count"), st.none()), max_size=40), st.none() | charge)
 @example([("add", (KEYS[0], None, AMOUNTS[0])), ("count", None), ("move", (KEYS[0], "b"))], None)
+@example([("count", None), ("namespace", (KEYS[0].namespace, "b"))], (KEYS[0], None, AMOUNTS[0]))
 def test_what_is_charged_while_it_is_counted_anew_makes_no_difference_and_hides_none(
     steps: list, forgotten: Charge | None
 ) -> None:
