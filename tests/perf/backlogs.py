@@ -56,20 +56,33 @@ def _begin(engine: Engine, groups: Iterator[list[Pod]]) -> Engine:
 
 def equal_pods(waiting: int, turns: int | None = None) -> Engine:
     """Pods that are all alike."""
-    return full((gang(number, 1, {"cpu": 4000, GPU: 1}) for number in range(waiting)), turns)
+    return full((equal_pod(number) for number in range(waiting)), turns)
+
+
+def equal_pod(number: int) -> list[Pod]:
+    """One of them."""
+    return gang(number, 1, {"cpu": 4000, GPU: 1})
 
 
 def equal_gangs(waiting: int, turns: int | None = None) -> Engine:
     """Gangs of four that are all alike."""
-    return full((gang(number, 4, {"cpu": 4000, GPU: 1}) for number in range(waiting)), turns)
+    return full((equal_gang(number) for number in range(waiting)), turns)
+
+
+def equal_gang(number: int) -> list[Pod]:
+    """One of them."""
+    return gang(number, 4, {"cpu": 4000, GPU: 1})
 
 
 def different(waiting: int, turns: int | None = None) -> Engine:
-    """The worst case: no two groups are alike. 200 requests x 5 sizes x 10 priorities."""
-    return full(
-        (gang(n, 1 + n // 200 % 5, {"cpu": 1000 + 10 * (n % 200), GPU: 1}, priority=n // 1000) for n in range(waiting)),
-        turns,
-    )
+    """The worst case: no two groups are alike."""
+    return full((different_group(number) for number in range(waiting)), turns)
+
+
+def different_group(number: int) -> list[Pod]:
+    """One of 200 requests x 5 sizes x 10 priorities."""
+    request = {"cpu": 1000 + 10 * (number % 200), GPU: 1}
+    return gang(number, 1 + number // 200 % 5, request, priority=number // 1000 % 10)
 
 
 def realistic(waiting: int, turns: int | None = None) -> Engine:
@@ -83,7 +96,7 @@ def realistic(waiting: int, turns: int | None = None) -> Engine:
         engine.handle(messages.NodeSeen(_node(number)), 0.0)
         for part in range(4):
             engine.handle(messages.PodSeen(running(number, part, chance)), 0.0)
-    return _begin(engine, (_typical(number, chance) for number in range(waiting)))
+    return _begin(engine, (typical(number, chance) for number in range(waiting)))
 
 
 def _limits(number: int) -> dict[str, object]:
@@ -115,7 +128,8 @@ def running(number: int, part: int, chance: random.Random) -> Pod:
     return bound(pod, f"node-{number:05}")
 
 
-def _typical(number: int, chance: random.Random) -> list[Pod]:
+def typical(number: int, chance: random.Random) -> list[Pod]:
+    """A group of the realistic mix."""
     kind = chance.random()
     if kind < 0.6:  # evaluation
         return gang(number, 1, {"cpu": 1000 * chance.randint(1, 8), GPU: chance.choice((1, 1, 1, 2, 4, 8))})
