@@ -145,11 +145,15 @@ def test_a_gang_is_seen_waiting_starting_and_running_in_the_words_of_its_status(
     screen.photograph("running")
 
 
-def wait_evicted(screen: pages.Screen, name: str) -> str:
-    """Wait until the list of evictions has this group; what it says."""
+def wait_evicted(screen: pages.Screen, name: str, pods: str) -> str:
+    """Wait until the list of evictions has so many pods of this group; what it says. Members leave one by one."""
     told = waiting.wait_for(
-        lambda: [one for one in screen.page.texts("#evictions .events li") if name in one], SOON, f"{name} is told of"
+        lambda: [one for one in screen.page.texts("#evictions .events li") if name in one],
+        SOON,
+        f"{pods} of {name} are told of",
+        until=lambda rows: any(pods in row for row in rows),
     )
+    assert len(told) == 1
     return told[0]
 
 
@@ -167,12 +171,11 @@ def test_an_eviction_is_on_the_timeline_with_its_cause_whoever_did_it(
         scene.group("high", 1, queue=queue)
         scene.gang("high", 1, 8, queue=queue, spec=high)
         scene.wait_running("high")
-        ours = wait_evicted(screen, f"{scene.namespace}/low")
+        ours = wait_evicted(screen, f"{scene.namespace}/low", "2 pods")
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "high-0"}}
         scene.kube.request("POST", f"/api/v1/namespaces/{scene.namespace}/pods/high-0/eviction", body)
-        theirs = wait_evicted(screen, f"{scene.namespace}/high")
+        theirs = wait_evicted(screen, f"{scene.namespace}/high", "1 pod")
     assert "Preempted" in ours
-    assert "2 pods" in ours
     assert scene.get_group("low")["status"]["lastEviction"]["message"] in ours
     assert "EvictionByEvictionAPI" in theirs
     assert "not by Muster: somebody evicted it" in theirs
