@@ -88,6 +88,7 @@ async def _reclaim(
 
 def _victims(number: int, prefix: str) -> Iterator[shapes.Object]:
     """Pods that somebody would replace, though nobody runs here who does."""
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": f"{prefix}job", "uid": f"{prefix}uid"}}
+    name = f"{prefix}set"  # of a kind whose pods stand alone: a Job that is not there would make them wait
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name, "uid": f"{prefix}uid"}}
     for index in range(number):
         yield objects.pod(f"{prefix}{index}", shapes.NAMESPACE, 1, queue=BORROWER, owner=owner)
