@@ -183,14 +183,7 @@ class Carrier:
             await self._api.request("DELETE", _COMMANDS.path(entry.namespace, name))
 
     async def _tell(self, entry: store.Entry, event: model.JobEvent) -> None:
-        about = {"apiVersion": model.API_VERSION, "kind": model.KIND, "uid": entry.uid}
-        about |= {"namespace": entry.namespace, "name": entry.name}
-        kind = "Warning" if event.warning else "Normal"
-        LOG.info("event", job=f"{entry.namespace}/{entry.name}", reason=event.reason, said=event.message)
-        try:
-            await writes.create_event(self._api, entry.namespace, about, event.reason, event.message, kind)
-        except errors.KubeError as error:
-            LOG.warning("an Event could not be written", job=f"{entry.namespace}/{entry.name}", error=error)
+        await objects.tell(self._api, model.KIND, entry.namespace, entry.name, entry.uid, event)
 
     async def _first_of(self, doing: Iterable[Awaitable[str]]) -> str:
         """Do all at once; the first refusal in their order, or the first failure when there is no refusal."""

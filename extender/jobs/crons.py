@@ -13,7 +13,7 @@ from typing import Any
 from extender.jobs import objects, store, work
 from extender.jobs.rules import cron, cron_reading, model
 from extender.jobs.rules.status import decode_status
-from extender.kube import client, errors, feeds, resources, writes
+from extender.kube import client, errors, feeds, resources
 from extender.kube.identities import Identity
 from extender.telemetry import logs
 from extender.telemetry.job_metrics import JobMetrics
@@ -133,14 +133,7 @@ class Crons:
         self._seen(answer)
 
     async def _tell(self, found: cron.CronJob, event: model.JobEvent) -> None:
-        about = {"apiVersion": model.API_VERSION, "kind": cron.CRON_KIND, "uid": found.uid}
-        about |= {"namespace": found.namespace, "name": found.name}
-        kind = "Warning" if event.warning else "Normal"
-        LOG.info("event", cron=f"{found.namespace}/{found.name}", reason=event.reason, said=event.message)
-        try:
-            await writes.create_event(self._api, found.namespace, about, event.reason, event.message, kind)
-        except errors.KubeError as error:
-            LOG.warning("an Event could not be written", cron=f"{found.namespace}/{found.name}", error=error)
+        await objects.tell(self._api, cron.CRON_KIND, found.namespace, found.name, found.uid, event)
 
 
 def _child(entry: store.Entry) -> cron.Child:

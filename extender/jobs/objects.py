@@ -1,4 +1,4 @@
-"""The objects that a Job needs beside its pods: claims, Services, ConfigMaps, Secrets, its PodGroup.
+"""The objects that a Job needs beside its pods: claims, Services, ConfigMaps, Secrets, its PodGroup; and Events of it.
 
 Takes what is wanted of one, and the Job that owns it; creates it, brings it up to date, removes it. Must not touch an
 object of the same name that the Job does not own, nor read a Secret.
@@ -14,8 +14,10 @@ from typing import Any
 
 from extender.jobs import ssh_keys
 from extender.jobs.rules import model
-from extender.kube import client, errors, resources
+from extender.kube import client, errors, resources, writes
+from extender.telemetry import logs
 
+LOG = logs.Log(__name__)
 Body = dict[str, Any]
 _KINDS: Mapping[tuple[str, str], resources.Resource] = {
     ("v1", "Service"): resources.Resource("", ("v1",), "services", namespaced=True),
@@ -72,6 +74,19 @@ async def delete(api: client.Api, path: str, uid: str, *, background: bool = Fal
     except (errors.NotFound, errors.Conflict):
         return False
     return True
+
+
+async def tell(api: client.Api, kind: str, namespace: str, name: str, uid: str, event: model.JobEvent) -> None:
+    """Log what has happened to this Job or CronJob, and write an Event of it, if it can be written."""
+    about = {"apiVersion": model.API_VERSION, "kind": kind, "namespace": namespace, "name": name, "uid": uid}
+    where = f"{kind} {namespace}/{name}"
+    LOG.info("event", of=where, reason=event.reason, said=event.message)
+    try:
+        await writes.create_event(
+            api, namespace, about, event.reason, event.message, "Warning" if event.warning else "Normal"
+        )
+    except errors.KubeError as error:
+        LOG.warning("an Event could not be written", of=where, error=error)
 
 
 def owned_by(found: Body, uid: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +17,7 @@ from extender.core.activity import Lease
 from extender.kube import client, errors, resources
 from extender.telemetry import logs
 from extender.wire import objects
+from extender.wire.answers import micro_time
 
 LOG = logs.Log(__name__)
 DURATION_SECONDS = 15
@@ -87,18 +88,17 @@ class Election:
             record = objects.decode_lease(found)
             if not self._is_free(record):
                 return
-            taken = {} if record.holder == self._identity else {"acquireTime": _now()}
-            term = {"holderIdentity": self._identity, "renewTime": _now(), "leaseDurationSeconds": DURATION_SECONDS}
+            taken = {} if record.holder == self._identity else {"acquireTime": micro_time(time.time())}
+            term = self._term()
             await self._put(found, term | taken)
         self._renewed_at = started
 
+    def _term(self) -> dict[str, Any]:
+        renewed = micro_time(time.time())
+        return {"holderIdentity": self._identity, "renewTime": renewed, "leaseDurationSeconds": DURATION_SECONDS}
+
     async def _create(self) -> None:
-        spec = {
-            "holderIdentity": self._identity,
-            "leaseDurationSeconds": DURATION_SECONDS,
-            "acquireTime": _now(),
-            "renewTime": _now(),
-        }
+        spec = self._term() | {"acquireTime": micro_time(time.time())}
         body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -122,7 +122,3 @@ class Election:
 def _spec(found: dict[str, Any]) -> dict[str, Any]:
     spec = found.get("spec")
     return spec if isinstance(spec, dict) else {}
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -7,13 +7,14 @@ A write gives False if its object is gone or another one has its name. All other
 exceptions.
 """
 
-import datetime
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from extender.core import ids
 from extender.kube import client, errors, resources
 from extender.wire import marks, small
+from extender.wire.answers import micro_time
 
 NOTE_LIMIT = 1024
 #: who our Events say they come from
@@ -174,7 +175,7 @@ async def create_event(
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {"generateName": "muster-", "namespace": where},
-        "eventTime": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "eventTime": micro_time(time.time()),
         "reportingController": REPORTER,
         "reportingInstance": REPORTER,
         "action": reason,

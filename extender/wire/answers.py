@@ -141,7 +141,7 @@ def workload(answer: Workload, now: float, closer: Closer | None = None) -> Obje
             "failed": members.failed,
         },
         "plannedNodes": places(answer.nodes),
-        "observedAt": _micro_time(now),
+        "observedAt": micro_time(now),
     }
     if answer.since is not None:
         status["since"] = time_text(answer.since)
@@ -165,7 +165,7 @@ def gone(source: Source, namespace: str, name: str, evictions: Sequence[Eviction
         "phase": GONE,
         "queue": last.queue,
         "evictions": [_eviction(one) for one in evictions],
-        "observedAt": _micro_time(now),
+        "observedAt": micro_time(now),
     }
     if source is Source.POD and not last.group.lone:
         status["group"] = name_of(last.group.source, last.name)
@@ -188,7 +188,7 @@ def queue(answer: QueueState, now: float) -> Object:
         "share": answer.status.share,
         "pending": answer.status.pending,
         "waiting": [_waiter(one) for one in answer.waiting],
-        "observedAt": _micro_time(now),
+        "observedAt": micro_time(now),
     }
     if answer.parent is not None:
         status["parent"] = answer.parent
@@ -376,7 +376,8 @@ def time_text(seconds: float) -> str:
     return f"{_utc(seconds):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _micro_time(seconds: float) -> str:
+def micro_time(seconds: float) -> str:
+    """The same to the microsecond."""
     return f"{_utc(seconds):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 

@@ -6,6 +6,7 @@ Takes the number of groups, gives an engine that has looked at all of them; must
 from __future__ import annotations
 
 import random
+import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -176,3 +177,10 @@ def all_looked_at(engine: Engine, now: float) -> None:
     engine.handle(messages.Tick(), now)
     while engine.unfinished:
         engine.handle(messages.Tick(), now)
+
+
+def figures(milliseconds: list[float]) -> str:
+    """How many there are, median, p99 and the worst."""
+    several = milliseconds if len(milliseconds) > 1 else 2 * milliseconds
+    cuts = statistics.quantiles(several, n=100, method="inclusive")
+    return f"{len(milliseconds):>6} {cuts[49]:>9.2f} {cuts[98]:>9.2f} {max(milliseconds):>9.2f}"

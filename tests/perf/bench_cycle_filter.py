@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import statistics
 import time
 from collections.abc import Callable
 
@@ -66,14 +65,14 @@ async def bench(world: str, waiting: int, calls: int) -> None:
     async with serve.serve(serve.application(verbs.routes(), BODY_LIMIT), Listen("127.0.0.1", 0)) as port:
         await observer.ended.wait()
         print(f"{waiting} waiting groups, {world}")
-        print(f"  {'filter, no cycle runs':<44} {figures(await play(port, uids, calls))}")
+        print(f"  {'filter, no cycle runs':<44} {backlogs.figures(await play(port, uids, calls))}")
         changing = asyncio.create_task(_change(engine, owner, observer))
-        print(f"  {'filter while cycles run':<44} {figures(await play(port, uids, calls))}")
+        print(f"  {'filter while cycles run':<44} {backlogs.figures(await play(port, uids, calls))}")
         while len(observer.cycles) < 10:
             await observer.ended.wait()
             await asyncio.sleep(0)
         changing.cancel()
-        print(f"  {'a cycle, all its pieces':<44} {figures(observer.cycles)}", flush=True)
+        print(f"  {'a cycle, all its pieces':<44} {backlogs.figures(observer.cycles)}", flush=True)
     running.cancel()
 
 
@@ -120,12 +119,6 @@ def _pod(uid: str) -> dict[str, object]:
         "spec": {"schedulerName": "muster", "containers": [{"name": "main", "image": "example.invalid/eval:1"}]},
         "status": {"phase": "Pending"},
     }
-
-
-def figures(milliseconds: list[float]) -> str:
-    """Median, p99 and the worst."""
-    cuts = statistics.quantiles(milliseconds, n=100, method="inclusive")
-    return f"{len(milliseconds):>6} {cuts[49]:>9.2f} {cuts[98]:>9.2f} {max(milliseconds):>9.2f}"
 
 
 def main() -> None:

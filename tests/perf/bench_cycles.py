@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -108,13 +107,7 @@ def bench(name: str, waiting: int, events: int, turns: int | None) -> None:
             break
     print(f"{waiting} waiting groups, {name}")
     for say, cycles in taken.items():
-        print(f"  {say:<30} {_figures(cycles)} {WANTED:>9.0f}", flush=True)
-
-
-def _figures(milliseconds: list[float]) -> str:
-    """How many, median, p99 and the worst."""
-    cuts = statistics.quantiles([*milliseconds, *milliseconds[-1:]], n=100, method="inclusive")
-    return f"{len(milliseconds):>6} {cuts[49]:>9.2f} {cuts[98]:>9.2f} {max(milliseconds):>9.2f}"
+        print(f"  {say:<30} {backlogs.figures(cycles)} {WANTED:>9.0f}", flush=True)
 
 
 def main() -> None:

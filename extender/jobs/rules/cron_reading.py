@@ -6,13 +6,14 @@ that means nothing is refused by name (`cron.look`).
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from typing import Any
 
 from extender.core.ids import SCHEDULER_NAME
 from extender.jobs.rules import cron
 from extender.jobs.rules.model import API_VERSION, KIND
+from extender.wire.answers import time_text
+from extender.wire.fields import seconds_of
 
 Object = Mapping[str, Any]
 #: more ended Jobs than this are not kept, whatever is said
@@ -33,7 +34,7 @@ def decode_cron(obj: Object) -> cron.CronJob:
         namespace=str(metadata.get("namespace", "")),
         name=str(metadata.get("name", "")),
         uid=str(metadata.get("uid", "")),
-        created=decode_time(metadata.get("creationTimestamp")) or 0.0,
+        created=_time(metadata.get("creationTimestamp")) or 0.0,
         schedule=str(spec.get("schedule", "")),
         template=_map(spec.get("jobTemplate")),
         zone=str(spec.get("timeZone") or ""),
@@ -51,15 +52,7 @@ def encode_cron_status(namespace: str, status: cron.CronStatus) -> dict[str, Any
     one = {"apiVersion": API_VERSION, "kind": KIND, "namespace": namespace}
     encoded: dict[str, Any] = {"active": [one | {"name": name, "uid": uid} for uid, name in status.active]}
     times = {"lastScheduleTime": status.last_schedule, "lastSuccessfulTime": status.last_success}
-    return encoded | {key: _encode_time(moment) for key, moment in times.items() if moment is not None}
-
-
-def decode_time(found: object) -> float | None:
-    """Seconds since the epoch of an RFC 3339 text; None when it is none."""
-    try:
-        return datetime.datetime.fromisoformat(str(found)).timestamp() if found else None
-    except (ValueError, OverflowError, OSError):
-        return None
+    return encoded | {key: time_text(moment) for key, moment in times.items() if moment is not None}
 
 
 def _status(found: Object) -> cron.CronStatus:
@@ -67,13 +60,13 @@ def _status(found: Object) -> cron.CronStatus:
     active = [_map(one) for one in listed] if isinstance(listed, list) else []
     return cron.CronStatus(
         active=tuple((str(one.get("uid", "")), str(one.get("name", ""))) for one in active),
-        last_schedule=decode_time(found.get("lastScheduleTime")),
-        last_success=decode_time(found.get("lastSuccessfulTime")),
+        last_schedule=_time(found.get("lastScheduleTime")),
+        last_success=_time(found.get("lastSuccessfulTime")),
     )
 
 
-def _encode_time(moment: float) -> str:
-    return datetime.datetime.fromtimestamp(int(moment), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _time(found: object) -> float | None:
+    return seconds_of(found) if isinstance(found, str) else None
 
 
 def _number(found: object, otherwise: int) -> int:

@@ -6,12 +6,12 @@ Must not raise for what it reads: what is not sound counts as absent.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from extender.jobs.rules.durations import format_duration, parse_duration
 from extender.jobs.rules.model import Counts, JobStatus, Object, Phase
 from extender.jobs.rules.record import KEY, decode_record, encode_record
+from extender.wire.answers import time_text
 from extender.wire.fields import Reader, seconds_of
 
 #: phases that are remembered; Volcano's list has no end and has filled objects (its issue 5422)
@@ -25,7 +25,7 @@ def encode_status(status: JobStatus) -> Object:
     """The whole object under `status`; write it whole: a field that is left out is zero."""
     state: dict[str, Any] = {
         "phase": status.phase.value if status.phase else "",
-        "lastTransitionTime": _time(status.since),
+        "lastTransitionTime": time_text(status.since),
     }
     state |= {name: text for name, text in (("reason", status.reason), ("message", status.message)) if text}
     record = encode_record(status.record)
@@ -37,7 +37,9 @@ def encode_status(status: JobStatus) -> Object:
     if status.task_counts:
         found["taskStatusCount"] = {task: {"phase": dict(phases)} for task, phases in status.task_counts.items()}
     if status.history:
-        found["conditions"] = [{"status": phase.value, "lastTransitionTime": _time(at)} for phase, at in status.history]
+        found["conditions"] = [
+            {"status": phase.value, "lastTransitionTime": time_text(at)} for phase, at in status.history
+        ]
     if status.running_seconds is not None:
         found["runningDuration"] = format_duration(status.running_seconds)
     if controlled:
@@ -89,10 +91,6 @@ def _task_counts(reader: Reader, found: Object) -> dict[str, dict[str, int]]:
         phases = reader.mapping(reader.mapping(tasks, task, "taskStatusCount"), "phase", "phase")
         read[task] = {phase: number for phase in phases if (number := _count(phases, phase))}
     return read
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _seconds(found: object) -> float:
