@@ -15,15 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from extender.core import fairshare
-from extender.core.claims import Claims
+from extender.core import claims
 from extender.core.headroom import FREE, Behind
-from extender.core.ids import GroupKey, QueueName
+from extender.core.ids import QueueName
 from extender.core.matching import Mask
 from extender.core.model import Shape
 from extender.core.quota import Sums
 from extender.core.reasons import Reason, Refusal
-from extender.core.resources import GPU, GPU_SHARE, Amounts, Row, add, told
+from extender.core.resources import GPU, GPU_SHARE, Row, add, told
 from extender.core.snapshot import Room
 from extender.core.usage import Usage
 
@@ -37,7 +36,7 @@ class Barred:
     """Rows that must not be used, and one of those for whom they are kept."""
 
     rows: Mask
-    by: GroupKey
+    by: claims.Claim
 
 
 @dataclass(slots=True)
@@ -47,7 +46,8 @@ class Allowance:
     usage: Usage
     queue: QueueName
     room: Room
-    claims: Claims = field(default_factory=Claims)
+    #: what others hold back from it
+    claims: claims.Against = claims.nothing
     #: for a group that nobody may evict: what all such work uses of each queue
     firm: Mapping[QueueName, Mapping[str, int]] | None = None
     behind: Behind = FREE
@@ -76,24 +76,20 @@ class Allowance:
 
     def barred(self, pods: Iterable[tuple[Shape, int]]) -> Barred | None:
         """The nodes that these must leave to groups that wait there for what their queues own; None when none."""
-        if not len(self.claims):
+        if self.claims is claims.nothing:
             return None
         asked = _sum(pods)
         mine = {resource: amount + self._taken.get(resource, 0) for resource, amount in asked.items()}
-        if owns(self.usage, self.queue, tuple(mine.items())):
-            return None
         barred: Barred | None = None
-        for queue, claim in self.claims:
-            if queue == self.queue or not owns(self.usage, queue, claim.asked):
-                continue
+        for claim in self.claims(self.usage, mine):
             rows = self.room.snapshot.facts.open_to(claim.constraints)
-            if any(self.room.usable_on(rows, r) - asked[r] < amount for r, amount in claim.asked if r in asked):
-                barred = Barred(rows if barred is None else barred.rows | rows, claim.key)
+            if any(self.room.usable_on(rows, r) - asked[r] < amount for r, amount in claim.asked.items() if r in asked):
+                barred = Barred(rows if barred is None else barred.rows | rows, claim)
         return barred
 
     def take(self, pods: Iterable[tuple[Shape, int]]) -> None:
         """Count these as used from now on."""
-        if self._limited or self.claims:
+        if self._limited or self.claims is not claims.nothing:
             add(self._taken, _sum(pods).items())
 
     def lend(self, places: Iterable[tuple[int, Row]], pods: Iterable[tuple[Shape, int]]) -> None:
@@ -156,13 +152,6 @@ class Allowance:
         if free - amount >= kept:
             return None
         return Refusal(Reason.RESERVED, told(resource, asked=amount, free=free, kept=kept))
-
-
-def owns(usage: Usage, queue: QueueName, asked: Amounts) -> bool:
-    """True when so much more is inside what is owned at each level that names it, and some level does."""
-    ats = [(usage.tree.at(name), usage.of(name)) for name in usage.tree.path(queue)]
-    found = [fairshare.inside(at, used, asked) for at, used in ats if at is not None]
-    return True in found and False not in found
 
 
 def over_capability(

@@ -20,6 +20,7 @@ Priorities do not age: a group that rose above its priority would be preempted b
 from __future__ import annotations
 
 import bisect
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 
@@ -27,9 +28,9 @@ import numpy as np
 
 from extender.core import ordering, placing
 from extender.core.allowance import Allowance
-from extender.core.claims import Claim, Claims
 from extender.core.departures import Departures, Leave, Runs, duration
 from extender.core.headroom import Behind, Headroom
+from extender.core.heads import Head, Heads
 from extender.core.ids import GroupKey, NodeName, QueueName
 from extender.core.planning import Entry, Plan, Wish
 from extender.core.plans import Plans
@@ -62,7 +63,7 @@ class Backfill:
         self._plans = plans
         self._usage = usage
         self._entries = entries
-        self._heads = Claims()
+        self._heads = Heads()
         #: whether a group could start if nothing else ran, while it asks for the same
         self._able: dict[GroupKey, tuple[object, bool]] = {}
         #: how often something was charged when the headrooms were made
@@ -74,7 +75,7 @@ class Backfill:
 
     def reset(self) -> None:
         """Forget all heads."""
-        self._heads = Claims()
+        self._heads = Heads()
         self._able.clear()
         self._made_at, self._due = -1, math.inf
 
@@ -82,6 +83,10 @@ class Backfill:
         """Nodes or queues are others now."""
         self._able.clear()
         self._made_at = -1
+
+    def knows(self, key: GroupKey) -> bool:
+        """True when it is known whether the group could start if nothing else ran."""
+        return key in self._able
 
     def able(self, entry: Entry, room: Room, now: float) -> bool:
         """True when the group could start if nothing else ran: else nothing is kept for it."""
@@ -121,7 +126,7 @@ class Backfill:
         ):
             return self._drop(entry.key)
         there = self._heads.of(queue)
-        self._heads.put(queue, Claim(entry.key, order, self._plans.asking.asked(entry), frozenset()))
+        self._heads.put(queue, Head(entry.key, order, self._plans.asking.asked(entry)))
         if there is not None and there.key == entry.key:
             return False
         dropped = there is not None and self._plans.headrooms.drop(there.key)
@@ -129,8 +134,8 @@ class Backfill:
         return dropped
 
     def forget(self, key: GroupKey) -> bool:
-        """Nothing is kept for the group any more, nor held back from borrowers; True when something was."""
-        return self._plans.claims.drop(key) | self._drop(key)
+        """Nothing is kept for the group any more; True when something was."""
+        return self._drop(key)
 
     def _drop(self, key: GroupKey) -> bool:
         """The group waits no more, or not for room; True when it was a head."""
@@ -140,7 +145,7 @@ class Backfill:
 
     # --- which heads ----------------------------------------------------------------------------
 
-    def _in_order(self, marks: list[Headroom]) -> list[Claim]:
+    def _in_order(self, marks: list[Headroom]) -> list[Head]:
         """Heads of which each is behind those before it: those with a promise, then who waits longest.
 
         Who is drained for has no promise: else heads of little need, one after the other, would take the windows of
@@ -151,10 +156,10 @@ class Backfill:
         kept = [queues[key] for key in promised]
         others = [queues[key] for key in queues if key not in promised]
         others.sort(key=lambda one: (self._entries[one[1].key].waits_since or 0.0, one[1].order))
-        found: list[tuple[QueueName, Claim]] = []
+        found: list[tuple[QueueName, Head]] = []
         for queue, head in (*kept, *others[:MOST_HEADS]):
-            mine = ordering.Turn(queue, head.order, head.asked)
-            turns = (ordering.Turn(at, other.order, other.asked) for at, other in found)
+            mine = self._plans.turn(queue, head.order, head.asked)
+            turns = (self._plans.turn(at, other.order, other.asked) for at, other in found)
             place = next((n for n, turn in enumerate(turns) if ordering.passes(self._usage, mine, turn)), len(found))
             found.insert(place, (queue, head))
         return [head for _, head in found]
@@ -257,7 +262,7 @@ class Backfill:
             for row, request in mark.plan.items():
                 there.take(row, request)
         behind = Behind(foreseen=frozenset(mark.key for mark in standing if mark.at is not None))
-        queue, claims = self._world.queue_of(entry.key), self._plans.claims
+        queue, claims = self._world.queue_of(entry.key), functools.partial(self._plans.claims, entry.key)
         outcome = placing.fulfil(wish, there, Allowance(usage, queue, there, claims, behind=behind))
         return outcome if isinstance(outcome, Plan) else None
 

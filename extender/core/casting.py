@@ -21,6 +21,7 @@ from extender.core.ids import GroupKey, PodUid, QueueName
 from extender.core.planning import Plan, Wish
 from extender.core.quota import Sums
 from extender.core.reasons import Detail, Refusal
+from extender.core.resources import add
 from extender.core.snapshot import Room
 from extender.core.usage import Usage
 from extender.core.world import World
@@ -34,6 +35,8 @@ class Lot:
     """Some groups of one queue: who of them may go, who is protected and by what, and until when at least."""
 
     free: tuple[Holder, ...]
+    #: what those use of their queue
+    uses: Mapping[str, int]
     going: Absence
     barred: Absence
     names: frozenset[tuple[str, str | int]]
@@ -138,7 +141,7 @@ class Casting:
     def cast(self, key: GroupKey, wish: Wish, usage: Usage) -> Cast:
         """Who could make room for these members, when those that are leaving have gone."""
         queue = self._world.queue_of(key)
-        own = self._lower(queue, self._world.priority(key))
+        own = self.lower(queue, self._world.priority(key))
         lots, kept = [own], []
         found = self._terms(usage, queue, own, wish.asked)
         for other, on_terms in found.items():
@@ -170,6 +173,7 @@ class Casting:
             usage=usage,
             holders=cast.holders,
             terms=cast.terms,
+            lower=lambda queue, priority: self.lower(queue, priority).uses,
             disruptions=self._disruptions,
             row=self._world.request_row,
             required=wish.required,
@@ -196,7 +200,7 @@ class Casting:
                 found[other] = on_terms
         return found
 
-    def _lower(self, queue: QueueName, priority: int) -> Lot:
+    def lower(self, queue: QueueName, priority: int) -> Lot:
         """Groups of lower priority in the queue."""
         lot = self._own.get((queue, priority))
         if lot is None:
@@ -238,7 +242,7 @@ class Casting:
                 until = min(until, holder.until if holder.bar else until)
             else:
                 free.append(holder)
-        return Lot(tuple(free), self._absence(free), self._absence(barred), frozenset(names), until)
+        return Lot(tuple(free), _uses(free), self._absence(free), self._absence(barred), frozenset(names), until)
 
     def _absence(self, holders: Iterable[Holder]) -> Absence:
         return Absence(self._world, self._shape, (pod for holder in holders for pod in holder.pods))
@@ -259,6 +263,15 @@ class Casting:
         if not pods:
             return replace(holder, bar=(("refused to leave", holder.name),), until=float("inf"))
         return replace(holder, pods=pods, whole=False)
+
+
+def _uses(holders: Iterable[Holder]) -> Sums:
+    sums: Sums = {}
+    for holder in holders:
+        for pod in holder.pods:
+            if pod.queue in (None, holder.queue):
+                add(sums, pod.shape.request)
+    return sums
 
 
 def _takes(request: Iterable[tuple[str, int]], resources: frozenset[str]) -> bool:

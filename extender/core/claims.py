@@ -1,68 +1,48 @@
-"""What waits holds back: room that a queue owns and is not given yet is not lent on.
+"""What a queue holds back from borrowers for its groups that wait, and what it is to own what one asks for.
 
-Takes groups that wait for room inside what their queues own, gives them to whoever wants to borrow; must not
-place. Of each queue it is the first group only, so that nothing is held back that will not be used next.
+Takes usage and amounts, gives values; must not know who waits (`claiming` does).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
+from extender.core import fairshare
 from extender.core.ids import GroupKey, QueueName
 from extender.core.model import Constraints
-from extender.core.ordering import OrderKey
-from extender.core.resources import Amounts
+from extender.core.quota import Sums
+from extender.core.usage import Usage
+
+_NOTHING: Mapping[str, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Claim:
-    """A waiting group: its place in its queue, what it asks for in all, and on which nodes."""
+    """What is held back on nodes that these constraints allow, and a group for which most of it is."""
 
     key: GroupKey
-    order: OrderKey
-    asked: Amounts
     constraints: frozenset[Constraints]
+    asked: Sums = field(default_factory=dict)
 
 
-class Claims:
-    """At most one claim a queue."""
+#: what is held back from one group, with this usage, if it takes so much
+Against = Callable[[Usage, Mapping[str, int]], Iterable[Claim]]
 
-    def __init__(self) -> None:
-        self._of: dict[QueueName, Claim] = {}
-        self._queue: dict[GroupKey, QueueName] = {}
 
-    def __len__(self) -> int:
-        return len(self._of)
+def nothing(usage: Usage, asked: Mapping[str, int]) -> Iterable[Claim]:
+    """Nobody holds anything back."""
+    return ()
 
-    def __iter__(self) -> Iterator[tuple[QueueName, Claim]]:
-        return iter(self._of.items())
 
-    def of(self, queue: QueueName) -> Claim | None:
-        """The queue's claim."""
-        return self._of.get(queue)
+def owns(
+    usage: Usage, levels: Iterable[QueueName], asked: Mapping[str, int], without: Mapping[str, int] = _NOTHING
+) -> bool:
+    """True when so much more is inside what is owned at each of these levels that names it, and some level does.
 
-    def is_first(self, queue: QueueName, key: GroupKey, order: OrderKey) -> bool:
-        """True when no group that comes before this one has a claim in the queue."""
-        there = self._of.get(queue)
-        return there is None or there.key == key or order < there.order
-
-    def has(self, key: GroupKey) -> bool:
-        """True when the group has a claim."""
-        return key in self._queue
-
-    def put(self, queue: QueueName, claim: Claim) -> None:
-        """The claim of the queue from now on."""
-        self.drop(claim.key)
-        there = self._of.get(queue)
-        if there is not None:
-            del self._queue[there.key]
-        self._of[queue], self._queue[claim.key] = claim, queue
-
-    def drop(self, key: GroupKey) -> bool:
-        """The group claims nothing any more; True when it did."""
-        queue = self._queue.pop(key, None)
-        if queue is None:
-            return False
-        del self._of[queue]
-        return True
+    `without`: as if so much of what is used was not.
+    """
+    amounts = tuple(asked.items())
+    ats = [(usage.tree.at(name), usage.of(name)) for name in levels]
+    found = [fairshare.inside(at, used, amounts, without) for at, used in ats if at is not None]
+    return True in found and False not in found

@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import Collection
 
 from extender.core import changes, messages, plans, queue_stating, quota
-from extender.core.allowance import owns
-from extender.core.claims import Claim
+from extender.core.claiming import Claimant
 from extender.core.ids import GroupKey, PodUid
 from extender.core.ledger import Reservation
 from extender.core.membership import Need, Standing, satisfied, standing
@@ -76,6 +75,7 @@ class Cycle(Records):
 
     def run(self, now: float) -> None:
         """One round, or one piece of it."""
+        self.claiming.begin()
         self.follow_queues()
         for key in self.usage.take_moved():
             self._queue_left(key, now)
@@ -179,10 +179,12 @@ class Cycle(Records):
             return False
         if self.preemption.concerns(entry.key):
             return False
+        if self.claiming.has(entry.key) and not self.backfill.knows(entry.key):
+            return False
         if known is not self._compared[0] or refusal is not self._compared[1]:
             self._compared = (known, refusal, known == refusal, known.reasons == refusal.reasons)
         _, _, equal, for_the_same = self._compared
-        if equal or (for_the_same and not self.plans.claims.has(entry.key)):
+        if equal or for_the_same:
             entry.refusal = refusal
             return True
         return False
@@ -275,9 +277,11 @@ class Cycle(Records):
             if same is not None and refusal.reason is not Reason.VICTIMS:
                 failed[same] = refusal
             self.refuse(entry, refusal, now, keep=self.startable(entry))
+            waits = not self.startable(entry)
+            self._claim(entry, refusal, waits, sweep.room, now)
             if known is None:
-                self._claim(entry, refusal, sweep.room, now)
-            else:  # one that is equal, in the same queue and before it, has claimed what can be
+                self.grown |= self.backfill.refused(entry, refusal, waits, sweep.room, now)
+            else:  # one that is equal, in the same queue and before it, is the head if either can be
                 self.grown |= self.backfill.forget(entry.key)
             self._look_again(entry, now)
         self._state(entry, now)
@@ -316,6 +320,8 @@ class Cycle(Records):
     def _answer(self, entry: Entry, refusal: Refusal, kept: Collection[Reservation], room: Room, now: float) -> Refusal:
         left, effects = self.preemption.answer(entry, refusal, kept, room, now)
         self.effects += effects
+        if effects:
+            self.claiming.begin()
         if (again := self.preemption.again_at(entry.key, now)) is not None:
             self.look_at(entry.key, again)
         return self.plans.out_of_use(entry, left, room, now)
@@ -342,22 +348,21 @@ class Cycle(Records):
             starting=now - planned,
         )
 
-    def _claim(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> None:
-        """The first of a queue's groups that waits for room that the queue owns holds it back from who would borrow."""
-        queue, claims, waits = self.world.queue_of(entry.key), self.plans.claims, not self.startable(entry)
-        self.grown |= self.backfill.refused(entry, refusal, waits, room, now)
+    def _claim(self, entry: Entry, refusal: Refusal, waits: bool, room: Room, now: float) -> None:
+        """The first of a queue's groups that wait for room hold back from borrowers what the queue owns of it."""
+        queue, asked = self.world.queue_of(entry.key), self.asking.asked(entry)
+        order = self.asking.order_key(entry)
         if (
-            refusal.reason in HELD_BACK
-            and claims.is_first(queue, entry.key, order := self.asking.order_key(entry))
-            and owns(self.usage, queue, asked := self.asking.asked(entry))
-            and waits
+            waits
+            and refusal.reason in HELD_BACK
+            and self.claiming.is_early(queue, entry.key, order, asked, self.usage.tree)
             and self.backfill.able(entry, room, now)
         ):
             pods = self.world.members[entry.key].values()
             constraints = frozenset(pod.shape.constraints for pod in pods if standing(pod) is Standing.WAITING)
-            claims.put(queue, Claim(entry.key, order, asked, constraints))
+            self.claiming.put(queue, Claimant(entry.key, order, asked, constraints))
         else:
-            self.grown |= claims.drop(entry.key)
+            self.grown |= self.claiming.drop(entry.key)
 
     def _list_open_queues(self, now: float) -> None:
         known = frozenset() if self.nominating else self.usage.tree.admitting

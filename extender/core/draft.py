@@ -44,6 +44,8 @@ class Case:
     holders: Mapping[GroupKey, Holder]
     #: how each other queue is taken from; its own queue has no terms
     terms: Mapping[QueueName, Terms]
+    #: what those who may go use of a queue who are of lower priority than this
+    lower: Callable[[QueueName, int], Mapping[str, int]]
     disruptions: Disruptions
     row: Callable[[Pod], Row]
     #: level of which one domain must hold them all
@@ -78,8 +80,10 @@ class Draft:
         self._gone: Counter[GroupKey] = Counter()
         self._gone_of: Counter[tuple[GroupKey, str]] = Counter()
         self._leave: Counter[tuple[str, str]] = Counter()
-        #: by queue and resources that a unit takes: whether they may be taken back now
-        self._owed: dict[tuple[QueueName, frozenset[str]], bool] = {}
+        #: by queue, priority and resources that a unit takes: whether they may be taken back now
+        self._owed: dict[tuple[QueueName, int, frozenset[str]], bool] = {}
+        #: what those who go used of their queue, by their priority
+        self._went: dict[QueueName, dict[int, Sums]] = {}
         #: by what units ask for: which of the resources that are owed they take
         self._taken_by: dict[tuple[object, frozenset[str]], frozenset[str]] = {}
 
@@ -119,22 +123,30 @@ class Draft:
         """True when the rules let these go as well."""
         if not self._is_let_go(unit):
             return False
-        queue = self._case.holders[unit[0].group].queue
-        terms = self._case.terms.get(queue)
+        holder = self._case.holders[unit[0].group]
+        terms = self._case.terms.get(holder.queue)
         if terms is None:
             return True
         takes = self._takes(unit, terms)
         surplus = self._surplus(unit)
         if surplus:  # those come first, and what is left of it must be too much without them
             self._book(surplus, -1)
-            owed = above(self.usage, terms.theirs, takes) and self.is_owed(terms)
+            owed = self._is_loan(holder, terms, takes)
             self._book(surplus, 1)
             return owed
-        known = self._owed.get((queue, takes))
+        state = (holder.queue, holder.priority, takes)
+        known = self._owed.get(state)
         if known is None:
-            known = above(self.usage, terms.theirs, takes) and self.is_owed(terms)
-            self._owed[queue, takes] = known
+            known = self._owed[state] = self._is_loan(holder, terms, takes)
         return known
+
+    def _is_loan(self, holder: Holder, terms: Terms, takes: frozenset[str]) -> bool:
+        """True when the group's queue borrowed of these, also if its lower work made room, and they are owed."""
+        lower = dict(self._case.lower(holder.queue, holder.priority))
+        for priority, sums in self._went.get(holder.queue, {}).items():
+            if priority < holder.priority:
+                add(lower, sums.items(), -1)
+        return above(self.usage, terms.theirs, takes, lower) and self.is_owed(terms)
 
     def _takes(self, unit: Unit, terms: Terms) -> frozenset[str]:
         requests = unit[0].shape.request if len(unit) == 1 else tuple({p.shape.request: None for p in unit})
@@ -195,6 +207,7 @@ class Draft:
     def _count(self, unit: Unit, sign: int) -> None:
         rows = self.room.snapshot.row_of
         self._book(unit, -sign)
+        self._note(unit, sign)
         for pod in unit:
             self._gone[pod.group] += sign
             self._gone_of[pod.group, pod.task] += sign
@@ -203,6 +216,13 @@ class Draft:
             for budget in self._case.disruptions.of(pod):
                 self._leave[budget.namespace, budget.name] += sign
         self._owed.clear()
+
+    def _note(self, unit: Unit, sign: int) -> None:
+        holder = self._case.holders[unit[0].group]
+        went = self._went.setdefault(holder.queue, {}).setdefault(holder.priority, {})
+        for pod in unit:
+            if pod.queue in (None, holder.queue):
+                add(went, pod.shape.request, sign)
 
     def _book(self, pods: Unit, sign: int) -> None:
         for pod in pods:

@@ -8,6 +8,11 @@ the group's side stays inside what it owns. Which side that is, the queue tree s
 above them in common, and the sides are what stands below it, on every level. For each resource that the group's side
 owns and the group asks for, every level of the other side must use more than it owns. A queue owns what it deserves or
 is guaranteed; against a claim that is guaranteed, it owns only what is guaranteed to it. A weight owns nothing.
+
+On both sides a queue's own work of lower priority counts as gone, where it may be evicted: the group's, as that may
+make room for it, and the victim's, as that could make room for the victim. So what a queue owns is that of its highest
+priorities, what it borrowed is at its lowest; and nobody is evicted who could take the room back, which two gangs
+that fit into each other's room only as wholes would do for ever.
 """
 
 from __future__ import annotations
@@ -229,12 +234,16 @@ def fits_inside(usage: Usage, levels: Iterable[tuple[QueueName, Mapping[str, int
     return True
 
 
-def above(usage: Usage, levels: Iterable[tuple[QueueName, Mapping[str, int]]], request: Iterable[str]) -> bool:
-    """True when each level uses more than its floor of one of these resources."""
+def above(
+    usage: Usage,
+    levels: Iterable[tuple[QueueName, Mapping[str, int]]],
+    request: Iterable[str],
+    without: Mapping[str, int] = _NOTHING,
+) -> bool:
+    """True when each level uses more than its floor of one of these resources, also without so much of what it uses."""
     there = [(usage.of(name), floors) for name, floors in levels]
     return any(
-        all(resource in floors and used.get(resource, 0) > floors[resource] for used, floors in there)
-        for resource in request
+        all(r in floors and used.get(r, 0) - without.get(r, 0) > floors[r] for used, floors in there) for r in request
     )
 
 

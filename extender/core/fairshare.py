@@ -66,10 +66,15 @@ def rank(at: Position, used: Mapping[str, int], asked: Amounts, totals: Mapping[
     return (True, priority, not weight, max(parts, default=0))
 
 
-def inside(at: Position, used: Mapping[str, int], asked: Amounts) -> bool | None:
-    """Whether the queue would still be inside what it owns of what is asked for; None when it names nothing of it."""
+def inside(at: Position, used: Mapping[str, int], asked: Amounts, without: Mapping[str, int] = _NOTHING) -> bool | None:
+    """Whether the queue would still be inside what it owns of what is asked for; None when it names nothing of it.
+
+    `without`: as if so much of what is used was not.
+    """
     named = [(resource, amount) for resource, amount in asked if resource in at.owned] if at.owned else []
-    return all(used.get(r, 0) + amount <= at.owned[r] for r, amount in named) if named else None
+    if not named:
+        return None
+    return all(used.get(r, 0) - without.get(r, 0) + amount <= at.owned[r] for r, amount in named)
 
 
 def ratio(amount: int, whole: int) -> int:

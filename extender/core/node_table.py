@@ -72,6 +72,11 @@ class NodeTable:
         self._touch(row)
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """The rows that were ever used, and the columns that are known and that something has."""
+        return len(self.names), min(len(self.columns), self.used.shape[1])
+
+    @property
     def touches(self) -> int:
         """How often a row was touched."""
         return self.touched_before + len(self.touched)

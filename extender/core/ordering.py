@@ -66,14 +66,16 @@ class Turn:
     queue: QueueName
     order: OrderKey
     asked: Amounts
+    #: what could be evicted for it in its own queue
+    lower: Mapping[str, int]
 
 
 def passes(usage: Usage, mine: Turn, theirs: Turn) -> bool:
     """True when room that is kept for the other may be given to this one.
 
     In one queue that is their order. Between queues, what is guaranteed may always be taken, then comes who stays
-    inside what his queue owns, then the queue of higher priority. A smaller share is no reason: shares change with
-    each pod, and what was promised would be worth nothing.
+    inside what his queue owns, if need be when its own lower work has made room, then the queue of higher priority.
+    A smaller share is no reason: shares change with each pod, and what was promised would be worth nothing.
     """
     if mine.queue == theirs.queue:
         return mine.order < theirs.order
@@ -87,7 +89,7 @@ def _standing(usage: Usage, turn: Turn, other: Turn) -> tuple[bool, bool, int]:
     at = usage.tree.at(name)
     if at is None:
         return (True, True, 0)
-    inside = fairshare.inside(at, usage.of(name), turn.asked)
+    inside = fairshare.inside(at, usage.of(name), turn.asked, turn.lower)
     return (not _guaranteed(usage, turn), not inside, -at.queue.priority)
 
 

@@ -6,7 +6,8 @@ which group's turn it is (engine) nor how members are placed (planning, placemen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -14,13 +15,13 @@ from extender.core import changes, departures, leading, messages, ordering, outa
 from extender.core.allowance import Allowance, over_capability
 from extender.core.asking import Asking
 from extender.core.budgets import Disruptions
-from extender.core.claims import Claims
+from extender.core.claims import Claim
 from extender.core.decisions import Decided, Placed
 from extender.core.earmarks import Earmarks
 from extender.core.feasibility import Facts
 from extender.core.firm import Firm
 from extender.core.headroom import FREE, Behind, Headroom, Headrooms
-from extender.core.ids import GroupKey, NodeName, PodUid
+from extender.core.ids import GroupKey, NodeName, PodUid, QueueName
 from extender.core.ledger import Ledger, Reservation, Slot
 from extender.core.membership import Need
 from extender.core.messages import Effect
@@ -28,7 +29,7 @@ from extender.core.model import Hold, Pod, Shares
 from extender.core.parts import parts_of
 from extender.core.planning import Entry, Plan, Wish
 from extender.core.reasons import Reason, Refusal
-from extender.core.resources import with_shares
+from extender.core.resources import Amounts, with_shares
 from extender.core.snapshot import Matrix, Room
 from extender.core.usage import Charge, Usage
 from extender.core.world import World
@@ -47,7 +48,9 @@ class Plans:
         self._unused = Usage(world.queue_of)
         self.disruptions = Disruptions(world)
         self.firm = Firm(world, usage, self.disruptions)
-        self.claims = Claims()
+        #: what others hold back from a group, and what the evictable groups of a queue use below a priority (`Records`)
+        self.claims: Callable[[GroupKey, Usage, Mapping[str, int]], Iterable[Claim]] = lambda key, usage, asked: ()
+        self.lower: Callable[[QueueName, int], Mapping[str, int]] = lambda queue, priority: {}
         self.headrooms = Headrooms()
         self.ledger = Ledger(world.nodes, usage.charge)
         self.asking = Asking(world, self.ledger)
@@ -68,7 +71,7 @@ class Plans:
         """Forget all plans; what the gate holds stays known."""
         self.ledger.clear()
         self.earmarks.clear()
-        self.claims, self.headrooms = Claims(), Headrooms()
+        self.headrooms = Headrooms()
         self._clearing.clear()
 
     def make(self, entry: Entry, room: Room, now: float) -> Refusal | None:
@@ -145,7 +148,7 @@ class Plans:
     def allowance(self, key: GroupKey, room: Room, usage: Usage, behind: Behind = FREE) -> Allowance:
         """What the group may still take, with this usage, behind heads that come before it."""
         firm = self.firm.sums() if self.firm.is_firm(key) else None
-        return Allowance(usage, self._world.queue_of(key), room, self.claims, firm, behind)
+        return Allowance(usage, self._world.queue_of(key), room, functools.partial(self.claims, key), firm, behind)
 
     def outcome(self, entry: Entry, room: Room, now: float) -> Plan | Refusal | None:
         """What would become of the group in this room, which is not used up; None when it wants nothing."""
@@ -171,8 +174,14 @@ class Plans:
 
     def _passes(self, entry: Entry) -> Callable[[Headroom], bool]:
         order, asked = self.asking.order_key(entry), self.asking.asked(entry)
-        mine = ordering.Turn(self._world.queue_of(entry.key), order, asked)
-        return lambda mark: ordering.passes(self._usage, mine, ordering.Turn(mark.queue, mark.order, mark.asked))
+        mine = self.turn(self._world.queue_of(entry.key), order, asked)
+        return lambda mark: ordering.passes(self._usage, mine, self.turn(mark.queue, mark.order, mark.asked))
+
+    def turn(self, queue: QueueName, order: ordering.OrderKey, asked: Amounts) -> ordering.Turn:
+        """What decides whose turn comes first."""
+        owned = self._usage.tree.owned
+        lower = {} if owned.isdisjoint(resource for resource, _ in asked) else self.lower(queue, -order[0])
+        return ordering.Turn(queue, order, asked, lower)
 
     def out_of_use(self, entry: Entry, refusal: Refusal, room: Room, now: float) -> Refusal:
         """The refusal, or another one where the group would have places with all nodes and cards in use."""

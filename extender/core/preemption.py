@@ -18,14 +18,14 @@ here survives a restart; then those that leave are room to come for whoever has 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from extender.core import choosing
 from extender.core.absence import Absence
 from extender.core.casting import NAMED, Cast, Casting
 from extender.core.eligible import Holders
-from extender.core.ids import GroupKey, PodUid
+from extender.core.ids import GroupKey, PodUid, QueueName
 from extender.core.ledger import Reservation, Slot
 from extender.core.losses import Loss, losses
 from extender.core.messages import Effect, Evict, NoteEviction
@@ -101,6 +101,7 @@ class Preemption:
         #: since when those that are leaving are known to be
         self._since: dict[PodUid, float] = {}
         self._scene: _Scene | None = None
+        self._now = 0.0
 
     def reset(self) -> None:
         """Forget for whom room is freed; the evictions are under way all the same."""
@@ -110,7 +111,7 @@ class Preemption:
 
     def begin(self, now: float) -> None:
         """A round begins, or goes on after something has happened."""
-        self._scene = None
+        self._scene, self._now = None, now
         self._refused = {uid: until for uid, until in self._refused.items() if until > now}
 
     def concerns(self, key: GroupKey) -> bool:
@@ -142,6 +143,12 @@ class Preemption:
         """Until when nobody more is evicted for the group."""
         cause = self._causes.get(key)
         return cause.not_before if cause is not None and cause.not_before > now else None
+
+    def lower(self, queue: QueueName, priority: int) -> Mapping[str, int]:
+        """What the groups of a queue use of it that are of lower priority and may be evicted."""
+        if self._scene is None:
+            self._scene = self._look(self._now)
+        return self._scene.casting.lower(queue, priority).uses
 
     # --- a group's turn -------------------------------------------------------------------------
 
@@ -337,10 +344,10 @@ class Preemption:
     def _to_come(self, room: Room, now: float) -> tuple[Room, Usage]:
         """The room, and what queues use, when those that are leaving have gone."""
         if self._scene is None:
-            self._scene = self._look(room, now)
+            self._scene = self._look(now)
         return self._scene.coming.room(room), self._scene.coming.usage(self._usage)
 
-    def _look(self, room: Room, now: float) -> _Scene:
+    def _look(self, now: float) -> _Scene:
         leaving = self._world.leaving
         self._since = {uid: self._since.get(uid, now) for uid in leaving}
         pods = [pod for uid, pod in leaving.items() if now < self._since[uid] + STUCK_SECONDS]
@@ -353,8 +360,9 @@ class Preemption:
         holders = Holders(
             self._world, self._usage, self._wholes, self._disruptions, self._firm, self._plans.under_way, now
         )
-        casting = Casting(self._world, holders, self._disruptions, self._refused, room.free.shape, now)
-        return _Scene(casting, Absence(self._world, room.free.shape, pods), victims)
+        shape = self._world.nodes.shape
+        casting = Casting(self._world, holders, self._disruptions, self._refused, shape, now)
+        return _Scene(casting, Absence(self._world, shape, pods), victims)
 
     def _allows(self, entry: Entry, wish: Wish, room: Room, usage: Usage) -> bool:
         allowance = self._plans.allowance(entry.key, room, usage)

@@ -97,13 +97,8 @@ FOR_ROOM = frozenset(
         *(Reason.VICTIMS, Reason.NO_VICTIMS, Reason.FIRM),
     }
 )
-#: those of them for which room on nodes is held back
-HELD_BACK = frozenset(
-    {
-        *(Reason.RESOURCES, Reason.FRAGMENTED, Reason.TOPOLOGY, Reason.UNLABELLED, Reason.NO_VICTIMS),
-        *(Reason.DEVICE_NO_FIT, Reason.DEVICE_UNHEALTHY, Reason.NODE_UNAVAILABLE),
-    }
-)
+#: those of them for which room on nodes is held back: others wait for quota, or their room is being freed
+HELD_BACK = FOR_ROOM - {Reason.QUOTA, Reason.FIRM, Reason.VICTIMS}
 
 #: name of the detail that tells which member of its group cannot run
 MEMBER = "member"

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from extender.core import backlog, messages, plans, spans, stating
 from extender.core.backfill import Backfill
+from extender.core.claiming import Claiming
 from extender.core.decisions import Refused
 from extender.core.evictions import Evictions
 from extender.core.explain import is_ours
@@ -20,7 +21,7 @@ from extender.core.membership import Standing, satisfied
 from extender.core.model import Pod
 from extender.core.planning import EXPECT_SECONDS, Entry
 from extender.core.preemption import Preemption
-from extender.core.reasons import FOR_ROOM, Reason, Refusal
+from extender.core.reasons import FOR_ROOM, HELD_BACK, Reason, Refusal
 from extender.core.repair import Repair
 from extender.core.snapshot import Room, Snapshot
 from extender.core.stale import Stale
@@ -57,6 +58,9 @@ class Records:
         self.wholes = Wholes(world, self.plans.under_way)
         self.repair = Repair(world, self.plans, self.wholes)
         self.preemption = Preemption(world, self.usage, self.plans, self.wholes)
+        self.plans.lower = self.preemption.lower
+        self.claiming = Claiming(world, self.preemption.lower)
+        self.plans.claims = self.claiming.against
         self.stale = Stale(world, self.plans, self.usage, self.wholes)
         self.vacancy = Vacancy(world, self.usage)
         self.evictions = Evictions(world, self.entries)
@@ -85,7 +89,7 @@ class Records:
         self.plans.reset()
         self.usage.take_moved()
         self.evictions.restart()
-        for part in (self.repair, self.backfill, self.preemption, self.stale, self.vacancy):
+        for part in (self.repair, self.backfill, self.claiming, self.preemption, self.stale, self.vacancy):
             part.reset()
         self.backlog = backlog.Backlog()
         for index in (self.dirty, self._timers, self.asking, self.suspects):
@@ -157,7 +161,7 @@ class Records:
         entry.remember(None, now)
         self.asking.drop(entry.key)
         self.backlog.put(entry.key, None)
-        self.grown |= self.backfill.forget(entry.key)
+        self.grown |= self.backfill.forget(entry.key) | self.claiming.drop(entry.key)
         self.preemption.forget(entry.key)
         entry.waits_since = None
         if any(r.expected for r in self.plans.ledger.of_group(entry.key).values()):
@@ -174,6 +178,8 @@ class Records:
             self.lead(entry, now)
         else:
             self.give_up(entry)
+        if refusal.reason not in HELD_BACK:
+            self.grown |= self.claiming.drop(entry.key)
         if entry.refusal is None or entry.refusal.reason is not refusal.reason:
             entry.refused_at = now
             self.plans.decided.append(Refused(entry.key, refusal))
@@ -205,7 +211,7 @@ class Records:
         self.give_up(entry)
         self.vacancy.emptied(entry, now)
         self.stale.forget(entry.key)
-        self.grown |= self.backfill.forget(entry.key)
+        self.grown |= self.backfill.forget(entry.key) | self.claiming.drop(entry.key)
         self.backlog.put(entry.key, None)
         self.entries.pop(entry.key, None)
         self.asking.drop(entry.key)

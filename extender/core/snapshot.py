@@ -108,7 +108,7 @@ class Snapshot:
     def take(cls, world: World, feasibility: Feasibility, reserved: Matrix | None = None) -> Snapshot:
         """The room as the world shows it, less what is reserved (an array of any size like `used`)."""
         table, facts = world.nodes, feasibility.at(world)
-        rows, width = len(table.names), min(len(world.columns), table.used.shape[1])
+        rows, width = table.shape
         # columns are contiguous, because all sums and comparisons go over many nodes of one resource
         allocatable = table.allocatable[:rows, :width].copy(order="F")
         free = allocatable.copy(order="F")

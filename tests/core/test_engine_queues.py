@@ -457,10 +457,32 @@ def test_what_was_held_back_is_free_when_the_one_that_waited_is_gone() -> None:
     assert engine.node(lone("next", "b")) == "gpu-0"
 
 
-def test_a_queue_holds_back_for_its_first_group_only() -> None:
+def test_a_queue_holds_back_no_more_than_it_owns() -> None:
     second = gang("second", 4, "a", created=engine_driver.START)
     engine, running, waits = owed(make_group("second", 4), *second)
     end(engine, *running[:4])
     assert None not in engine.nodes(waits)
     end(engine, running[4])
     assert engine.node(lone("next", "b")) == "gpu-0"  # of what the queue owns, nothing is left for the second
+
+
+def test_a_queue_holds_back_for_all_that_it_owns_together() -> None:
+    second = gang("second", 2, "a", created=engine_driver.START)
+    engine, running, waits = owed(make_group("second", 2), *second, size=2)
+    end(engine, *running[:2])
+    assert None not in engine.nodes(waits)
+    end(engine, running[2])
+    assert engine.reason(lone("next", "b")) is Reason.RESERVED
+    end(engine, running[3])
+    assert None not in engine.nodes(second)
+    end(engine, running[4])
+    assert engine.node(lone("next", "b")) == "gpu-0"
+
+
+def test_who_could_make_room_below_itself_holds_back_too() -> None:
+    engine, running, waits = owed(priority=5)
+    end(engine, *running[:2])
+    engine.see(builders.bound(lone("low", "a"), "gpu-0"))
+    end(engine, running[2])
+    assert engine.nodes(waits) == [None] * 4  # with the room of "low" there would be three
+    assert engine.reason(lone("next", "b")) is Reason.RESERVED

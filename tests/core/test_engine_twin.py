@@ -64,7 +64,6 @@ def decisions(engine: Engine) -> dict[str, object]:
     return {
         "plans": {pod.uid: engine.view.planned(pod.uid) for pod in pods},
         "refusals": {key: entry.refusal for key, entry in engine.entries.items()},
-        "claims": dict(iter(engine._plans.claims)),
         "backlog": (backlog.strays, backlog.for_room, backlog.groups, backlog.asked),
         "running": {key for key, entry in engine.entries.items() if entry.running},
         "grown": engine._cycle.grown,

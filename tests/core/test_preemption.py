@@ -243,6 +243,55 @@ CASES = {
         {},
         Reason.NO_VICTIMS,
     ),
+    "nobody goes who could take the room back": Case(
+        {"n": 2, "m": 2},
+        [queue("q", 3), queue("p", 2)],
+        [
+            Work("old", "p", ("n",), gpus=2, priority=5),
+            Work("low", "p", ("m",)),
+            Work("own", "q", ("m",), fields={"preemptible": False}),
+            waits("h", "q", 1, gpus=2),
+        ],
+        {},
+        Reason.NO_VICTIMS,
+    ),
+    "of equals in a queue each may, as none of them could": Case(
+        {"n": 2, "m": 2},
+        [queue("q", 3), queue("p", 2)],
+        [
+            Work("old", "p", ("n",), gpus=2),
+            Work("low", "p", ("m",)),
+            Work("own", "q", ("m",), fields={"preemptible": False}),
+            waits("h", "q", 1, gpus=2),
+        ],
+        {"old": 1},
+    ),
+    "what a queue borrowed is at its lowest priority, though more must go": Case(
+        {"n": 2, "m": 2},
+        [queue("q", 2), queue("p", 2)],
+        [Work("old", "p", ("n",), gpus=2, priority=5), Work("low", "p", ("m", "m"), 2), waits("h", "q", 1, gpus=2)],
+        {"low": 2},
+    ),
+    "what cannot make room for it does not make its queue own it": Case(
+        {"n": 2, "m": 2},
+        [queue("q", 2), queue("p", 2)],
+        [
+            Work("old", "p", ("n",), gpus=2, priority=5),
+            Work("low", "p", ("m", "m"), 2, fields={"preemptible": False}),
+            waits("h", "q", 1, gpus=2),
+        ],
+        {"old": 1},
+    ),
+    "the lower work that goes itself makes no room": Case(
+        {"n": 2, "m": 2},
+        [queue("q", 4), queue("p", 1)],
+        [
+            Work("old", "p", ("n",), gpus=2, priority=5),
+            Work("low", "p", ("m", "m"), 2),
+            waits("h", "q", 2, gpus=2),
+        ],
+        {"old": 1, "low": 2},
+    ),
     "a quota that is full is freed by who is lower": Case(
         {"n": 8}, [queue("q", capability=(("nvidia.com/gpu", 4),))], [lows(), HIGH], {"low": 2}
     ),

@@ -164,7 +164,8 @@ def _is_owed(small: Small, gone: set[tuple[str, int]]) -> bool:
 
 
 def _in_some_order(small: Small, counts: Counter[str]) -> bool:
-    """Each that goes to another queue finds its own side above what it owns: in one order at least."""
+    """Each that goes to another queue finds its own side above what it owns, also if all below it that may be evicted
+    were gone: in one order at least."""
     units = []
     for work in small.works:
         if work.queue == small.waiting.queue:
@@ -174,10 +175,21 @@ def _in_some_order(small: Small, counts: Counter[str]) -> bool:
         units += [(work, 1)] * alone
         if count > alone:
             units.append((work, count - alone))
-    return any(True for _ in _orders(small, _used(small, set()), units))
+    return any(True for _ in _orders(small, _used(small, set()), Counter(), units))
 
 
-def _orders(small: Small, used: Counter[str], units: list[tuple[Work, int]]) -> Iterator[bool]:
+def _lower(small: Small, work: Work, gone: Counter[str]) -> int:
+    """What could make room for this one in its own queue."""
+    return sum(
+        other.gpus * (len(other.nodes) - gone[other.name])
+        for other in small.works
+        if (other.queue, other.fields.get("preemptible")) == (work.queue, None)
+        and other.priority < work.priority
+        and small.budgets.get(other.name, 1)
+    )
+
+
+def _orders(small: Small, used: Counter[str], gone: Counter[str], units: list[tuple[Work, int]]) -> Iterator[bool]:
     if not units:
         yield True
     for unit in dict.fromkeys((work.name, number) for work, number in units):
@@ -185,13 +197,14 @@ def _orders(small: Small, used: Counter[str], units: list[tuple[Work, int]]) -> 
         if number > 1 and any(other is work and n == 1 for other, n in units) and work.least > 1:
             continue  # surplus first
         theirs = [name for name in path(work.queue) if name not in path(small.waiting.queue)]
-        if all(used[name] > small.owned.get(name, 0) for name in theirs):
+        lower = _lower(small, work, gone)
+        if all(used[name] - lower > small.owned.get(name, 0) for name in theirs):
             after = used.copy()
             for name in path(work.queue):
                 after[name] -= number * work.gpus
             rest = list(units)
             rest.remove((work, number))
-            yield from _orders(small, after, rest)
+            yield from _orders(small, after, gone + Counter({work.name: number}), rest)
 
 
 # --- the tests --------------------------------------------------------------------------------------
