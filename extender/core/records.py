@@ -57,6 +57,8 @@ class Records:
         self.wholes = Wholes(world, self.plans.under_way)
         self.repair = Repair(world, self.plans, self.wholes)
         self.preemption = Preemption(world, self.usage, self.plans, self.wholes)
+        self.wholes.changed = self.preemption.doubt
+        world.changed = self.plans.ledger.changed = self._changed
         self.stale = Stale(world, self.plans, self.usage, self.wholes)
         self.vacancy = Vacancy(world, self.usage)
         self.evictions = Evictions(world, self.entries)
@@ -74,6 +76,11 @@ class Records:
         self._timers: dict[GroupKey, float] = {}
         #: no timer is due before
         self._ring_at = float("inf")
+
+    def _changed(self, key: GroupKey) -> None:
+        """Something of the group, or its plan, has changed."""
+        self.asking.doubt(key)
+        self.preemption.doubt(key)
 
     def facts(self) -> Facts:
         """What constraints and levels look at of the nodes, as it is now."""
