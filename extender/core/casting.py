@@ -3,7 +3,8 @@
 Takes a group's wish, room and usage to come, and the groups that hold room; gives a cast: those who may go, those who
 are protected, and the terms. Must not choose, nor know what is kept for whom.
 
-What depends on one queue alone is looked up once a round: many groups wait, and few queues hold room.
+What depends on one queue alone is looked up once, and kept up as its groups change: many groups wait, and few queues
+hold room.
 """
 
 from __future__ import annotations
@@ -18,29 +19,16 @@ from extender.core.budgets import Disruptions
 from extender.core.draft import Case, Places
 from extender.core.eligible import Holder, Holders, Terms
 from extender.core.ids import GroupKey, PodUid, QueueName
+from extender.core.lots import Lot
 from extender.core.planning import Plan, Wish
 from extender.core.quota import Sums
 from extender.core.reasons import Detail, Refusal
-from extender.core.resources import add
 from extender.core.snapshot import Room
 from extender.core.usage import Usage
 from extender.core.world import World
 
 #: so many of a kind are named in a refusal
 NAMED = 5
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Lot:
-    """Some groups of one queue: who of them may go, who is protected and by what, and until when at least."""
-
-    free: tuple[Holder, ...]
-    #: what those use of their queue
-    uses: Mapping[str, int]
-    going: Absence
-    barred: Absence
-    names: frozenset[tuple[str, str | int]]
-    until: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,9 +40,10 @@ class Cast:
     terms: Mapping[QueueName, Terms]
 
     @property
-    def holders(self) -> dict[GroupKey, Holder]:
+    def holders(self) -> Mapping[GroupKey, Holder]:
         """Who may go, as far as each alone is concerned."""
-        return {holder.key: holder for lot in self.lots for holder in lot.free}
+        several = [lot.free for lot in self.lots if lot.free]
+        return several[0] if len(several) == 1 else {key: one for free in several for key, one in free.items()}
 
     @property
     def any_free(self) -> bool:
@@ -108,7 +97,10 @@ class Cast:
 
 
 class Casting:
-    """What is the same for all groups of a round. `refused`: pods whose eviction was refused a short time ago."""
+    """What is the same for all groups of a round, and of it what lasts from one round to the next.
+
+    `refused`: pods whose eviction was refused a short time ago.
+    """
 
     def __init__(
         self,
@@ -117,26 +109,47 @@ class Casting:
         disruptions: Disruptions,
         refused: Collection[PodUid],
         shape: tuple[int, ...],
-        now: float,
     ) -> None:
         self._world = world
         self._holders = holders
         self._disruptions = disruptions
         self._refused = refused
-        self._shape = shape
-        self._now = now
-        self._own: dict[tuple[QueueName, int], Lot] = {}
-        self._others: dict[tuple[QueueName, frozenset[str]], Lot] = {}
+        self.shape = shape
+        self._now = 0.0
+        #: by queue, the lots of groups below a priority, and of those that take one of some resources
+        self._lots: dict[QueueName, dict[int | frozenset[str], Lot]] = {}
+        #: the queue in whose lots each group is, if it is in any
+        self._queue_of: dict[GroupKey, QueueName] = {}
         self._whole: dict[tuple[QueueName, frozenset[str]], Absence] = {}
         self._places: dict[Holder, Places] = {}
 
-    def forget(self, key: GroupKey) -> None:
-        """Members of the group are to be evicted."""
+    def begin(self, now: float) -> None:
+        """A round begins, or goes on after something has happened: `renew` was told to which groups."""
+        self._now = now
+        self._places = {}
+        self._whole.clear()
+        self._holders.begin(now)
+        for queue, lots in self._lots.items():
+            self._lots[queue] = {kind: lot for kind, lot in lots.items() if lot.lasting}
+
+    def renew(self, key: GroupKey) -> None:
+        """Something of the group has changed, or members of it are to be evicted."""
         self._holders.forget(key)
         queue = self._world.queue_of(key)
-        self._own = {of: lot for of, lot in self._own.items() if of[0] != queue}
-        self._others = {of: lot for of, lot in self._others.items() if of[0] != queue}
         self._whole = {of: absence for of, absence in self._whole.items() if of[0] != queue}
+        for name in dict.fromkeys((self._queue_of.pop(key, queue), queue)):
+            self._renew(key, name, self._holders.get(key, queue) if name == queue and self._lots.get(name) else None)
+
+    def _renew(self, key: GroupKey, queue: QueueName, holder: Holder | None) -> None:
+        """The group is so now in the lots of a queue. Where budgets protect some, they may protect others now."""
+        budgets = self._world.budgets
+        for kind, lot in list(self._lots.get(queue, {}).items()):
+            if key.namespace in budgets or not lot.namespaces.isdisjoint(budgets):
+                del self._lots[queue][kind]
+                continue
+            lot.drop(key)
+            if holder is not None and _belongs(holder, kind):
+                self._put(lot, (holder,))
 
     def cast(self, key: GroupKey, wish: Wish, usage: Usage) -> Cast:
         """Who could make room for these members, when those that are leaving have gone."""
@@ -149,7 +162,7 @@ class Casting:
             if keeper is None and not eligible.above(usage, on_terms.theirs, on_terms.resources):
                 keeper = other
             if keeper is None:
-                lots.append(self._other(other, on_terms.resources))
+                lots.append(self._lot(other, on_terms.resources))
             elif (all_of := self._all(other, on_terms.resources)).pods:
                 kept.append((keeper, all_of))
         return Cast(tuple(lots), tuple(kept), found)
@@ -173,7 +186,7 @@ class Casting:
             usage=usage,
             holders=cast.holders,
             terms=cast.terms,
-            lower=lambda queue, priority: self.lower(queue, priority).uses,
+            lower=lambda queue, priority: self.lower(queue, priority).going.uses(queue),
             disruptions=self._disruptions,
             row=self._world.request_row,
             required=wish.required,
@@ -202,19 +215,21 @@ class Casting:
 
     def lower(self, queue: QueueName, priority: int) -> Lot:
         """Groups of lower priority in the queue."""
-        lot = self._own.get((queue, priority))
+        return self._lot(queue, priority)
+
+    def _lot(self, queue: QueueName, kind: int | frozenset[str]) -> Lot:
+        """Groups of lower priority in the group's own queue (`kind` is its priority), or those of another queue: there
+        only those matter that take of what is owned and asked for."""
+        lots = self._lots.setdefault(queue, {})
+        lot = lots.get(kind)
         if lot is None:
-            lower = [holder for holder in self._holders.of(queue) if holder.priority < priority]
-            lot = self._own[queue, priority] = self._lot(lower)
+            lot = lots[kind] = Lot(self._world, self.shape)
+            self._put(lot, [holder for holder in self._holders.of(queue) if _belongs(holder, kind)])
         return lot
 
-    def _other(self, queue: QueueName, resources: frozenset[str]) -> Lot:
-        """Groups of another queue; only those matter that take of what is owned and asked for."""
-        lot = self._others.get((queue, resources))
-        if lot is None:
-            taking = [h for h in self._holders.of(queue) if any(_takes(pod.shape.request, resources) for pod in h.pods)]
-            lot = self._others[queue, resources] = self._lot(taking)
-        return lot
+    def _put(self, lot: Lot, holders: Collection[Holder]) -> None:
+        self._queue_of.update((holder.key, holder.queue) for holder in holders)
+        lot.put((holder, self._bar(holder)) for holder in map(self._without_refused, holders))
 
     def _all(self, queue: QueueName, resources: frozenset[str]) -> Absence:
         """All pods of a queue that take of these."""
@@ -225,27 +240,8 @@ class Casting:
             taking = (
                 pod for pod in pods if pod.uid not in self._holders.asked and _takes(pod.shape.request, resources)
             )
-            found = self._whole[queue, resources] = Absence(self._world, self._shape, taking)
+            found = self._whole[queue, resources] = Absence(self._world, self.shape, taking)
         return found
-
-    def _lot(self, holders: Iterable[Holder]) -> Lot:
-        """Those of whom some may go as far as they alone are concerned, and the others."""
-        free: list[Holder] = []
-        barred: list[Holder] = []
-        names: set[tuple[str, str | int]] = set()
-        until = float("inf")
-        for holder in map(self._without_refused, holders):
-            bar = self._bar(holder)
-            if bar:
-                barred.append(holder)
-                names.update(bar)
-                until = min(until, holder.until if holder.bar else until)
-            else:
-                free.append(holder)
-        return Lot(tuple(free), _uses(free), self._absence(free), self._absence(barred), frozenset(names), until)
-
-    def _absence(self, holders: Iterable[Holder]) -> Absence:
-        return Absence(self._world, self._shape, (pod for holder in holders for pod in holder.pods))
 
     def _bar(self, holder: Holder) -> Detail:
         """Why nobody of the group may go; () when somebody may."""
@@ -265,13 +261,10 @@ class Casting:
         return replace(holder, pods=pods, whole=False)
 
 
-def _uses(holders: Iterable[Holder]) -> Sums:
-    sums: Sums = {}
-    for holder in holders:
-        for pod in holder.pods:
-            if pod.queue in (None, holder.queue):
-                add(sums, pod.shape.request)
-    return sums
+def _belongs(holder: Holder, kind: int | frozenset[str]) -> bool:
+    if isinstance(kind, int):
+        return holder.priority < kind
+    return any(_takes(pod.shape.request, kind) for pod in holder.pods)
 
 
 def _takes(request: Iterable[tuple[str, int]], resources: frozenset[str]) -> bool:

@@ -207,6 +207,7 @@ class Cycle(Records):
         """A queue came, changed or went."""
         self._tree = None
         self.cluster_changed()
+        self.preemption.doubt_all()
         self.vacancy.doubt()
 
     def namespace_changed(self, name: str) -> None:

@@ -18,7 +18,7 @@ that fit into each other's room only as wholes would do for ever.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from extender.core import departures
@@ -59,10 +59,12 @@ class Holder:
     checkpoint: float | None
     #: all of it runs past the end that it declared
     overdue: bool = False
+    #: it stays as it is until something happens to it: neither time, budgets nor plans change it
+    lasting: bool = False
 
 
 class Holders:
-    """The groups that hold room, by queue, as they are in one round."""
+    """The groups that hold room, by queue, as they are in one round. Those that last are known from round to round."""
 
     def __init__(
         self,
@@ -72,7 +74,6 @@ class Holders:
         disruptions: Disruptions,
         firm: Firm,
         starting: Callable[[GroupKey], bool],
-        now: float,
     ) -> None:
         self._world = world
         self._usage = usage
@@ -80,27 +81,37 @@ class Holders:
         self._disruptions = disruptions
         self._firm = firm
         self._starting = starting
-        self._now = now
-        self._of: dict[QueueName, list[Holder]] = {}
+        self._now = 0.0
         self._holders: dict[GroupKey, Holder | None] = {}
+        #: of these, those that are looked at anew in each round
+        self._passing: list[GroupKey] = []
+
+    def begin(self, now: float) -> None:
+        """A round begins, or goes on after something has happened."""
+        self._now = now
+        for key in self._passing:
+            self._holders.pop(key, None)
+        self._passing.clear()
 
     @property
     def asked(self) -> Set[PodUid]:
         """Pods whose eviction is under way."""
         return self._wholes.asked
 
-    def of(self, queue: QueueName) -> list[Holder]:
+    def of(self, queue: QueueName) -> Iterator[Holder]:
         """The groups of a queue that have pods on nodes."""
-        found = self._of.get(queue)
-        if found is None:
-            found = self._of[queue] = []
-            for key in self.keys(queue):
-                if key not in self._holders:
-                    self._holders[key] = self._holder(key, queue)
-                holder = self._holders[key]
-                if holder is not None:
-                    found.append(holder)
-        return found
+        for key in self.keys(queue):
+            holder = self.get(key, queue)
+            if holder is not None:
+                yield holder
+
+    def get(self, key: GroupKey, queue: QueueName) -> Holder | None:
+        """A group of the queue; None when nothing of it is on a node and stays."""
+        if key not in self._holders:
+            holder = self._holders[key] = self._holder(key, queue)
+            if not (key.lone if holder is None else holder.lasting):
+                self._passing.append(key)
+        return self._holders[key]
 
     @property
     def queues(self) -> Iterable[QueueName]:
@@ -112,9 +123,8 @@ class Holders:
         return self._usage.groups_of().get(queue, ())
 
     def forget(self, key: GroupKey) -> None:
-        """Members of the group are to be evicted."""
+        """Something of the group has changed, or members of it are to be evicted."""
         self._holders.pop(key, None)
-        self._of.pop(self._world.queue_of(key), None)
 
     def _holder(self, key: GroupKey, queue: QueueName) -> Holder | None:
         if self._wholes.going(key):
@@ -141,7 +151,12 @@ class Holders:
             until=until,
             checkpoint=max((p.checkpoint for p in staying if p.checkpoint is not None), default=None),
             overdue=departures.overdue(world, key, self._now) > 0,
+            lasting=self._lasts(key, until),
         )
+
+    def _lasts(self, key: GroupKey, until: float) -> bool:
+        timed = 0.0 < until < float("inf") or departures.duration(self._world.need(key)) is not None
+        return key.lone and not timed and key.namespace not in self._world.budgets
 
     def _spare(self, key: GroupKey, going: Counter[TaskName]) -> tuple[int, Mapping[TaskName, int]]:
         need, tally = self._world.need(key), self._world.tallies[key]

@@ -22,8 +22,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from extender.core import choosing
-from extender.core.absence import Absence
 from extender.core.casting import NAMED, Cast, Casting
+from extender.core.coming import STUCK_SECONDS, Coming
 from extender.core.eligible import Holders
 from extender.core.ids import GroupKey, PodUid, QueueName
 from extender.core.ledger import Reservation, Slot
@@ -47,8 +47,8 @@ MENDED = frozenset(
 #: of these, those that may turn out to be another one when victims are thought away
 _SUMS = (Reason.RESOURCES,)
 _SHAPES = (Reason.FRAGMENTED, Reason.DEVICE_NO_FIT, Reason.TOPOLOGY, Reason.UNLABELLED)
-#: who has not left after so long is not waited for any more
-STUCK_SECONDS = 900.0
+#: changes of more groups than so many are not looked at one by one
+_DOUBTED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class _Scene:
 
     casting: Casting
     #: pods that are leaving, or are asked to
-    coming: Absence
+    coming: Coming
     #: by the group that they are for, those that are asked to
     victims: dict[GroupKey, list[PodUid]]
     #: when time alone may end what bars a group's victims
@@ -102,17 +102,36 @@ class Preemption:
         self._since: dict[PodUid, float] = {}
         self._scene: _Scene | None = None
         self._now = 0.0
+        #: what lasts from round to round, and the groups to which something has happened since
+        self._casting: Casting | None = None
+        self._coming: Coming | None = None
+        self._doubted: dict[GroupKey, None] = {}
 
     def reset(self) -> None:
         """Forget for whom room is freed; the evictions are under way all the same."""
         self._causes.clear()
         self._refused.clear()
         self._scene = None
+        self.doubt_all()
 
     def begin(self, now: float) -> None:
         """A round begins, or goes on after something has happened."""
         self._scene, self._now = None, now
-        self._refused = {uid: until for uid, until in self._refused.items() if until > now}
+        if self._refused:
+            self._refused = {uid: until for uid, until in self._refused.items() if until > now}
+            self.doubt_all()
+
+    def doubt(self, key: GroupKey) -> None:
+        """Something of the group may have changed, or evictions of its members are under way."""
+        if self._casting is not None:
+            self._doubted[key] = None
+            if len(self._doubted) > _DOUBTED:
+                self.doubt_all()
+
+    def doubt_all(self) -> None:
+        """Something else has changed than members of groups: nothing lasts."""
+        self._casting = self._coming = None
+        self._doubted.clear()
 
     def concerns(self, key: GroupKey) -> bool:
         """True when room is being freed for the group."""
@@ -148,7 +167,7 @@ class Preemption:
         """What the groups of a queue use of it that are of lower priority and may be evicted."""
         if self._scene is None:
             self._scene = self._look(self._now)
-        return self._scene.casting.lower(queue, priority).uses
+        return self._scene.casting.lower(queue, priority).going.uses(queue)
 
     # --- a group's turn -------------------------------------------------------------------------
 
@@ -230,13 +249,13 @@ class Preemption:
             self._for[pod.uid] = key
             self._scene.victims.setdefault(key, []).append(pod.uid)
             self._disruptions.asked(pod)
-        self._scene.coming.add(loss.pods)
+        self._scene.coming.add(loss.pods, now)
         yield from self._wholes.ask(loss.pods, loss.ground, loss.detail)
-        self._scene.casting.forget(loss.group)
+        self._scene.casting.renew(loss.group)
 
     def _waiting(self, key: GroupKey, plan: Plan) -> Refusal:
         assert self._scene is not None
-        coming = self._scene.coming
+        coming = self._scene.coming.absence
         there = {pod.uid: pod for node in {node for _, node in plan.places} for pod in coming.on(node)}
         there |= {uid: coming.pods[uid] for uid in self._scene.victims.get(key, ()) if uid in coming.pods}
         pods = list(there.values())
@@ -300,7 +319,7 @@ class Preemption:
             return refusal
         if cast.until < float("inf"):
             self._scene.until[entry.key] = cast.until
-        plan = self._plans.tried(entry, wish, free, usage) if self._scene.coming.pods else None
+        plan = self._plans.tried(entry, wish, free, usage) if self._scene.coming.absence.pods else None
         if isinstance(plan, Plan):
             return Decision(plan)
         if self._held_off(entry.key, now) is not None:
@@ -345,24 +364,31 @@ class Preemption:
         """The room, and what queues use, when those that are leaving have gone."""
         if self._scene is None:
             self._scene = self._look(now)
-        return self._scene.coming.room(room), self._scene.coming.usage(self._usage)
+        coming = self._scene.coming.absence
+        return coming.room(room), coming.usage(self._usage)
 
     def _look(self, now: float) -> _Scene:
-        leaving = self._world.leaving
-        self._since = {uid: self._since.get(uid, now) for uid in leaving}
-        pods = [pod for uid, pod in leaving.items() if now < self._since[uid] + STUCK_SECONDS]
-        asked = self._wholes.asked
-        pods += [pod for uid in asked if (pod := self._world.pods.get(uid)) is not None and pod.bound]
+        shape, asked = self._world.nodes.shape, self._wholes.asked
+        casting = self._casting if self._casting is not None and self._casting.shape == shape else None
+        coming = self._coming if casting is not None and self._coming is not None and now < self._coming.until else None
+        if casting is None:
+            holders = Holders(
+                self._world, self._usage, self._wholes, self._disruptions, self._firm, self._plans.under_way
+            )
+            casting = self._casting = Casting(self._world, holders, self._disruptions, self._refused, shape)
+        casting.begin(now)
+        for key in self._doubted:
+            casting.renew(key)
+            if coming is not None:
+                coming.renew(key, now)
+        self._doubted.clear()
+        if coming is None:
+            coming = self._coming = Coming(self._world, self._wholes, self._since, shape, now)
         self._for = {uid: key for uid, key in self._for.items() if uid in asked}
         victims: dict[GroupKey, list[PodUid]] = {}
         for uid, key in self._for.items():
             victims.setdefault(key, []).append(uid)
-        holders = Holders(
-            self._world, self._usage, self._wholes, self._disruptions, self._firm, self._plans.under_way, now
-        )
-        shape = self._world.nodes.shape
-        casting = Casting(self._world, holders, self._disruptions, self._refused, shape, now)
-        return _Scene(casting, Absence(self._world, shape, pods), victims)
+        return _Scene(casting, coming, victims)
 
     def _allows(self, entry: Entry, wish: Wish, room: Room, usage: Usage) -> bool:
         allowance = self._plans.allowance(entry.key, room, usage)

@@ -61,6 +61,8 @@ class Records:
         self.plans.lower = self.preemption.lower
         self.claiming = Claiming(world, self.preemption.lower)
         self.plans.claims = self.claiming.against
+        self.wholes.changed = self.preemption.doubt
+        world.changed = self.plans.ledger.changed = self._changed
         self.stale = Stale(world, self.plans, self.usage, self.wholes)
         self.vacancy = Vacancy(world, self.usage)
         self.evictions = Evictions(world, self.entries)
@@ -78,6 +80,11 @@ class Records:
         self._timers: dict[GroupKey, float] = {}
         #: no timer is due before
         self._ring_at = float("inf")
+
+    def _changed(self, key: GroupKey) -> None:
+        """Something of the group, or its plan, has changed."""
+        self.asking.doubt(key)
+        self.preemption.doubt(key)
 
     def facts(self) -> Facts:
         """What constraints and levels look at of the nodes, as it is now."""

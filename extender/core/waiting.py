@@ -50,7 +50,6 @@ class Waiting(Asking):
     def __init__(self, world: World, ledger: Ledger) -> None:
         super().__init__(world, ledger)
         self._queue_of = world.queue_of
-        world.changed = ledger.changed = self.doubt
         self._entries: dict[GroupKey, Entry] = {}
         self._places: dict[GroupKey, Place] = {}
         self._lines: dict[object, list[Place]] = {}

@@ -53,6 +53,8 @@ class Wholes:
         self._asked: dict[PodUid, None] = {}
         self._wholes: dict[GroupKey, _Whole] = {}
         self._look_at = float("-inf")
+        #: told of each group of which an eviction is under way from now on, or is not any more
+        self.changed: Callable[[GroupKey], None] = lambda _: None
 
     @property
     def asked(self) -> Set[PodUid]:
@@ -75,9 +77,10 @@ class Wholes:
         """Evictions of these pods. Groups of which then nobody stays go as wholes."""
         pods = list(pods)
         self._asked |= dict.fromkeys(pod.uid for pod in pods)
-        for key in {pod.group: None for pod in pods if not pod.group.lone}:
-            bound = self.bound(key)
-            if all(pod.uid in self._asked for pod in bound):
+        for key in {pod.group: None for pod in pods}:
+            self.changed(key)
+            bound = [] if key.lone else self.bound(key)
+            if bound and all(pod.uid in self._asked for pod in bound):
                 self._wholes[key] = _Whole(ground, detail, frozenset(pod.uid for pod in bound))
         return [_eviction(pod, ground, detail) for pod in pods]
 
@@ -87,6 +90,8 @@ class Wholes:
             return False
         del self._asked[effect.uid]
         pod = self._world.pods.get(effect.uid)
+        if pod is not None:
+            self.changed(pod.group)
         whole = self._wholes.get(pod.group) if pod is not None else None
         if whole is not None:
             whole.not_before = max(whole.not_before, now + pause(whole.tries))
@@ -113,6 +118,7 @@ class Wholes:
         if now < whole.not_before or self._under_way(key):
             return []
         whole.tries += 1
+        self.changed(key)
         self._asked |= dict.fromkeys(pod.uid for pod in bound)
         return [_eviction(pod, whole.ground, whole.detail) for pod in bound]
 

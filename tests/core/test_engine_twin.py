@@ -51,6 +51,7 @@ class Twins(Cluster):
         waiting = self.slow._cycle.asking
         assert isinstance(waiting, Forgetful)
         waiting.forget()
+        self.slow._cycle.preemption.doubt_all()
         wanted, found = self.slow.handle(event, self.now), super()._handle(event)
         assert sorted(map(repr, found)) == sorted(map(repr, wanted))
         assert decisions(self.engine) == decisions(self.slow)
@@ -66,6 +67,7 @@ def decisions(engine: Engine) -> dict[str, object]:
         "refusals": {key: entry.refusal for key, entry in engine.entries.items()},
         "backlog": (backlog.strays, backlog.for_room, backlog.groups, backlog.asked),
         "running": {key for key, entry in engine.entries.items() if entry.running},
+        "earmarks": {place.slot: place.node for place in engine._plans.earmarks},
         "grown": engine._cycle.grown,
     }
 

@@ -7,6 +7,7 @@ one gang of 500 pods of 8 GPUs, then with 50 gangs of 10.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 from extender.core import messages
@@ -36,12 +37,12 @@ def full(engine: Engine) -> list[Pod]:
     return running
 
 
-def come(engine: Engine, gangs: int, size: int) -> None:
-    """The owner's gangs appear."""
+def gangs_of(gangs: int, size: int) -> Iterator[Pod]:
+    """The pods of the owner's gangs."""
     for gang in range(gangs):
         for member in range(size):
             pod = make_pod(f"g{gang}-{member}", WHOLE, group=f"g{gang}", queue=QueueName("owner"), gates=(QUEUE_GATE,))
-            engine.handle(messages.PodSeen(replace(pod, declared=Declared(size))), 1000.0)
+            yield replace(pod, declared=Declared(size))
 
 
 def measured(engine: Engine, now: float) -> tuple[float, list[messages.Effect]]:
@@ -56,7 +57,8 @@ def main() -> None:
     for gangs, size in ((1, NODES), (50, 10)):
         engine = Engine(10**6)
         running = {pod.uid: pod for pod in full(engine)}
-        come(engine, gangs, size)
+        for pod in gangs_of(gangs, size):
+            engine.handle(messages.PodSeen(pod), 1000.0)
         decided, effects = measured(engine, 1000.0)
         evicted = [effect.uid for effect in effects if isinstance(effect, messages.Evict)]
         waited = slowest = 0.0
