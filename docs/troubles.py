@@ -31,7 +31,8 @@ LOOK: dict[Reason, str] = {
     Reason.VICTIMS: "the details `victims` and `group`; pods with a `deletionTimestamp` and how long their "
     "`terminationGracePeriodSeconds` is",
     Reason.NO_VICTIMS: "the details: what protects those in question (a disruption budget, `minRuntimeSeconds`, "
-    "`reclaimable: false`, `preemptible: false`, a queue that is inside what it deserves, or an eviction that was refused)",
+    "`reclaimable: false`, `preemptible: false`, a queue that is inside what it deserves, or an eviction that was "
+    "refused)",
     Reason.QUEUED: "the position: who stands before it in `kubectl muster gangs -A`",
     Reason.RESOURCES: "`kubectl muster nodes --resource NAME` for the detail `resource`; `asked` and `free` are of the "
     "nodes that it accepts, and `largest` is said where no node is so large",
