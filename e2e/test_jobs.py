@@ -12,32 +12,8 @@ import pytest
 
 from e2e import kube as kube_module
 from e2e import objects, waiting
-from e2e.cluster import base, jobs, manifests, muster
+from e2e.cluster import base, jobs
 from e2e.volcano_jobs import COMMANDS, CRON_JOBS, JOBS, Object, Stage, policy, task
-
-
-@pytest.fixture(scope="module")
-def controller(
-    cluster: base.Cluster, installed: manifests.Manifests, _replica: muster.Replica
-) -> Iterator[jobs.Controller]:
-    """The job controller beside the replica of the run."""
-    jobs.install(cluster)
-    with jobs.Controller(cluster) as running:
-        running.wait_active()
-        yield running
-
-
-@pytest.fixture
-def stage(
-    kube: kube_module.Kube,
-    namespace: str,
-    controller: jobs.Controller,
-    muster: muster.Replica,
-    make_nodes: Callable[..., list[str]],
-) -> Stage:
-    """A namespace for Jobs, and two nodes of 8 GPUs."""
-    make_nodes(2)
-    return Stage(kube, namespace)
 
 
 def test_a_job_starts_as_one_gang_and_completes(stage: Stage) -> None:
@@ -104,50 +80,6 @@ def _owned(stage: Stage, name: str) -> dict[str, Object]:
         for one in stage.kube.list(resource, stage.namespace)
         if [owner["uid"] for owner in one["metadata"].get("ownerReferences") or []] == [job]
     }
-
-
-#: what a pod does -> policy -> what becomes of the Job, and which of its pods are made anew
-PAIRS: dict[str, tuple[Object, str, str, str]] = {
-    "failed-restart-job": (policy("PodFailed", "RestartJob"), "fails", "Running", "all"),
-    "failed-restart-task": (policy("PodFailed", "RestartTask"), "fails", "Running", "workers"),
-    "failed-restart-pod": (policy("PodFailed", "RestartPod"), "fails", "Running", "one"),
-    "failed-abort": (policy("PodFailed", "AbortJob"), "fails", "Aborted", ""),
-    "failed-terminate": (policy("PodFailed", "TerminateJob"), "fails", "Terminated", ""),
-    "failed-complete": (policy("PodFailed", "CompleteJob"), "fails", "Completed", ""),
-    "evicted-restart-job": (policy("PodEvicted", "RestartJob"), "is evicted", "Running", "all"),
-    "evicted-restart-pod": (policy("PodEvicted", "RestartPod"), "is evicted", "Running", "one"),
-    "evicted-terminate": (policy("PodEvicted", "TerminateJob"), "is evicted", "Terminated", ""),
-    "any-restart-job": (policy("*", "RestartJob"), "fails", "Running", "all"),
-    "code-abort": ({"exitCode": 3, "action": "AbortJob"}, "fails", "Aborted", ""),
-    "other-code": ({"exitCode": 4, "action": "AbortJob"}, "fails", "Running", ""),
-    "completed-complete": (policy("TaskCompleted", "CompleteJob"), "completes its task", "Completed", ""),
-}
-
-
-def test_what_befalls_a_pod_does_to_the_job_what_its_policy_says(stage: Stage, kube: kube_module.Kube) -> None:
-    """All at once, each on a Job of its own: a master and two workers, of which the last one is struck."""
-    before = {}
-    for name, (line, *_) in PAIRS.items():
-        stage.create(name, task("master", 1, gpus=0), task("worker", 2, gpus=0), policies=[line], minAvailable=1)
-    for name in PAIRS:
-        before[name] = stage.wait_running(name, 3)
-        stage.wait_phase(name, "Running")
-    for name, (_, befalls, *_) in PAIRS.items():
-        if befalls == "fails":
-            stage.end(f"{name}-worker-1", 3)
-        elif befalls == "is evicted":
-            kube.evict(f"{name}-worker-1", stage.namespace)
-        else:
-            stage.end(f"{name}-worker-0")
-            stage.end(f"{name}-worker-1")
-    for name, (_, _, phase, anew) in PAIRS.items():
-        struck = f"{name}-worker-1"
-        changed = {"all": list(before[name]), "workers": [f"{name}-worker-0", struck], "one": [struck], "": []}[anew]
-        if changed:
-            stage.wait_replaced(name, before[name], changed)
-        stage.wait_phase(name, phase)
-        if phase not in ("Running", "Completed"):
-            assert stage.running(name) == []
 
 
 def test_a_worker_that_is_lost_is_back_in_its_place_and_the_gang_never_below_its_minimum(

@@ -126,6 +126,12 @@ class Stage:
         }
         self.kube.patch("pods", pod, {"status": status}, self.namespace, subresource="status")
 
+    def restart_containers(self, pod: str, times: int) -> None:
+        """Let the container of a pod that runs have been started anew so often."""
+        container = {"name": "main", "image": "x", "imageID": "x", "ready": True, "restartCount": times}
+        status = {"containerStatuses": [container | {"state": {"running": {}}}]}
+        self.kube.patch("pods", pod, {"status": status}, self.namespace, subresource="status")
+
 
 def _phase(status: Object) -> str:
     return str((status.get("state") or {}).get("phase", ""))
