@@ -325,6 +325,20 @@ def test_when_volcanos_controller_comes_ours_leaves_everything_to_it(
     stage.wait_running("third", 1)
 
 
+def test_volcanos_controller_without_leader_election_is_told_by_its_pods(
+    stage: Stage, kube: kube_module.Kube, controller: jobs.Controller
+) -> None:
+    labels = {"app": "volcano-controller"}
+    kube.create(objects.pod("other-release-controllers-x", stage.namespace, 0, labels=labels))
+    wait_aside(controller, True)
+    stage.create("left", task("worker", 1, gpus=0))
+    waiting.wait_for(lambda: why(stage, "left"), 20, "the Job says who runs it")
+    assert f"Pod {stage.namespace}/other-release-controllers-x" in why(stage, "left")
+    kube.delete("pods", "other-release-controllers-x", stage.namespace, grace=0)
+    wait_aside(controller, False)
+    stage.wait_running("left", 1)
+
+
 def test_a_second_replica_waits_and_takes_over_when_the_first_is_lost(
     cluster: base.Cluster, stage: Stage, controller: jobs.Controller
 ) -> None:
