@@ -104,7 +104,10 @@ class Stage:
         def wrong() -> dict[str, Object]:
             for pod in self.kube.list("pods", self.namespace):
                 if "deletionTimestamp" in pod["metadata"]:
-                    self.kube.delete("pods", pod["metadata"]["name"], self.namespace, grace=0)
+                    # by its uid: its successor may have the name by now
+                    path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"
+                    this = {"uid": pod["metadata"]["uid"]}
+                    self.kube.request("DELETE", path, {"gracePeriodSeconds": 0, "preconditions": this})
             found = {one["metadata"]["name"]: one.get("status") or {} for one in self.kube.list(JOBS, self.namespace)}
             told = {name: {key: found[name].get(key, 0) for key in numbers} for name in names}
             told = {name: {"phase": _phase(found[name]), **said} for name, said in told.items()}
