@@ -45,7 +45,8 @@ object that made them decides: the controller of the pod, or what the labels say
 has the name `owner:KIND:NAME`: `kubectl muster why pytorchjob/train` tells why it waits, and so does `why` of its pods.
 
 `python -m extender.sim read FILE` prints what is read from a manifest, and `kubectl muster plan -f FILE` what would
-become of it. Both know the kinds of this page, not those that a site adds.
+become of it. Both know the kinds of this page; `read` knows those of your own, too, when the ConfigMap below is among
+its files.
 
 | kind | a group is | it starts with | minimum of each role | found by |
 |---|---|---|---|---|"""

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from e2e import answers, fake_hami_scheduler, history, objects, scenes, waiting
+from e2e import answers, fake_hami_scheduler, history, objects, scenes, volcano_jobs, waiting
 from e2e import kube as kube_module
 from e2e.cluster import base, choose, jobs, local, manifests, muster, proxy
 
@@ -192,6 +192,30 @@ def seen(kube: kube_module.Kube, namespace: str) -> Iterator[history.History]:
     """The record of where each pod of the test's namespace was ever bound."""
     with history.History(kube, namespace) as record:
         yield record
+
+
+@pytest.fixture(scope="module", name="controller")
+def job_controller(
+    cluster: base.Cluster, installed: manifests.Manifests, _replica: muster.Replica
+) -> Iterator[jobs.Controller]:
+    """The job controller beside the replica of the run."""
+    jobs.install(cluster)
+    with jobs.Controller(cluster) as running:
+        running.wait_active()
+        yield running
+
+
+@pytest.fixture
+def stage(
+    kube: kube_module.Kube,
+    namespace: str,
+    controller: jobs.Controller,
+    muster: muster.Replica,
+    make_nodes: Callable[..., list[str]],
+) -> volcano_jobs.Stage:
+    """A namespace for Jobs, and two nodes of 8 GPUs."""
+    make_nodes(2)
+    return volcano_jobs.Stage(kube, namespace)
 
 
 @pytest.fixture

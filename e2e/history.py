@@ -48,7 +48,7 @@ class History:
 
     def nodes(self) -> dict[str, list[str]]:
         """Pod name and uid: every node that its spec.nodeName ever named, in order, without repetitions."""
-        return {f"{self._names[uid]} {uid}": list(nodes) for uid, nodes in self._nodes.items()}
+        return {f"{self._names[uid]} {uid}": list(nodes) for uid, nodes in list(self._nodes.items())}
 
     def settle(self, kube: Kube) -> None:
         """Wait until the record holds the newest state of every pod that exists."""

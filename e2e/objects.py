@@ -182,7 +182,10 @@ def foreign_crds() -> list[Object]:
         crd("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets"),
         crd("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets"),
         crd("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs"),
-        crd("kubeflow.org", "v1", "TFJob", "tfjobs"),
+        *(
+            crd("kubeflow.org", "v1", kind, f"{kind.lower()}s")
+            for kind in ("TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MXJob")
+        ),
         crd("kubeflow.org", "v2beta1", "MPIJob", "mpijobs"),
         crd("ray.io", "v1", "RayCluster", "rayclusters"),
         crd("sparkoperator.k8s.io", "v1beta2", "SparkApplication", "sparkapplications"),

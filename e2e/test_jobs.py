@@ -6,38 +6,14 @@ KWOK starts pods; how they end is played by the tests. The controller is killed 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
+from e2e import history, objects, waiting
 from e2e import kube as kube_module
-from e2e import objects, waiting
-from e2e.cluster import base, jobs, manifests, muster
+from e2e.cluster import base, jobs
 from e2e.volcano_jobs import COMMANDS, CRON_JOBS, JOBS, Object, Stage, policy, task
-
-
-@pytest.fixture(scope="module")
-def controller(
-    cluster: base.Cluster, installed: manifests.Manifests, _replica: muster.Replica
-) -> Iterator[jobs.Controller]:
-    """The job controller beside the replica of the run."""
-    jobs.install(cluster)
-    with jobs.Controller(cluster) as running:
-        running.wait_active()
-        yield running
-
-
-@pytest.fixture
-def stage(
-    kube: kube_module.Kube,
-    namespace: str,
-    controller: jobs.Controller,
-    muster: muster.Replica,
-    make_nodes: Callable[..., list[str]],
-) -> Stage:
-    """A namespace for Jobs, and two nodes of 8 GPUs."""
-    make_nodes(2)
-    return Stage(kube, namespace)
 
 
 def test_a_job_starts_as_one_gang_and_completes(stage: Stage) -> None:
@@ -106,65 +82,34 @@ def _owned(stage: Stage, name: str) -> dict[str, Object]:
     }
 
 
-#: what a pod does -> policy -> what becomes of the Job, and which of its pods are made anew
-PAIRS: dict[str, tuple[Object, str, str, str]] = {
-    "failed-restart-job": (policy("PodFailed", "RestartJob"), "fails", "Running", "all"),
-    "failed-restart-task": (policy("PodFailed", "RestartTask"), "fails", "Running", "workers"),
-    "failed-restart-pod": (policy("PodFailed", "RestartPod"), "fails", "Running", "one"),
-    "failed-abort": (policy("PodFailed", "AbortJob"), "fails", "Aborted", ""),
-    "failed-terminate": (policy("PodFailed", "TerminateJob"), "fails", "Terminated", ""),
-    "failed-complete": (policy("PodFailed", "CompleteJob"), "fails", "Completed", ""),
-    "evicted-restart-job": (policy("PodEvicted", "RestartJob"), "is evicted", "Running", "all"),
-    "evicted-restart-pod": (policy("PodEvicted", "RestartPod"), "is evicted", "Running", "one"),
-    "evicted-terminate": (policy("PodEvicted", "TerminateJob"), "is evicted", "Terminated", ""),
-    "any-restart-job": (policy("*", "RestartJob"), "fails", "Running", "all"),
-    "code-abort": ({"exitCode": 3, "action": "AbortJob"}, "fails", "Aborted", ""),
-    "other-code": ({"exitCode": 4, "action": "AbortJob"}, "fails", "Running", ""),
-    "completed-complete": (policy("TaskCompleted", "CompleteJob"), "completes its task", "Completed", ""),
-}
-
-
-def test_what_befalls_a_pod_does_to_the_job_what_its_policy_says(stage: Stage, kube: kube_module.Kube) -> None:
-    """All at once, each on a Job of its own: a master and two workers, of which the last one is struck."""
-    before = {}
-    for name, (line, *_) in PAIRS.items():
-        stage.create(name, task("master", 1, gpus=0), task("worker", 2, gpus=0), policies=[line], minAvailable=1)
-    for name in PAIRS:
-        before[name] = stage.wait_running(name, 3)
-        stage.wait_phase(name, "Running")
-    for name, (_, befalls, *_) in PAIRS.items():
-        if befalls == "fails":
-            stage.end(f"{name}-worker-1", 3)
-        elif befalls == "is evicted":
-            kube.evict(f"{name}-worker-1", stage.namespace)
-        else:
-            stage.end(f"{name}-worker-0")
-            stage.end(f"{name}-worker-1")
-    for name, (_, _, phase, anew) in PAIRS.items():
-        struck = f"{name}-worker-1"
-        changed = {"all": list(before[name]), "workers": [f"{name}-worker-0", struck], "one": [struck], "": []}[anew]
-        if changed:
-            stage.wait_replaced(name, before[name], changed)
-        stage.wait_phase(name, phase)
-        if phase not in ("Running", "Completed"):
-            assert stage.running(name) == []
-
-
+@pytest.mark.parametrize("its_node", ["is healthy", "takes no pods any more"])
 def test_a_worker_that_is_lost_is_back_in_its_place_and_the_gang_never_below_its_minimum(
-    stage: Stage, kube: kube_module.Kube, make_nodes: Callable[..., list[str]]
+    stage: Stage, kube: kube_module.Kube, seen: history.History, its_node: str
 ) -> None:
     lines = [policy("PodEvicted", "RestartPod"), policy("PodFailed", "RestartPod")]
-    stage.create("gang", task("worker", 8, gpus=1), minAvailable=7, policies=lines)
+    stage.create("gang", task("worker", 8, gpus=1), minAvailable=7, policies=lines, plugins={"env": []})
     before = stage.wait_running("gang", 8)
     stage.wait_phase("gang", "Running")
-    node = stage.pods("gang")["gang-worker-5"]["spec"]["nodeName"]
-    kube.patch("nodes", node, {"spec": {"unschedulable": True}})
-    kube.delete("pods", "gang-worker-5", stage.namespace, grace=0)
+    was = stage.pods("gang")["gang-worker-5"]
+    if its_node == "is healthy":
+        stage.end("gang-worker-5", 137)
+    else:
+        kube.patch("nodes", was["spec"]["nodeName"], {"spec": {"unschedulable": True}})
+        kube.delete("pods", "gang-worker-5", stage.namespace, grace=0)
     stage.wait_replaced("gang", before, ["gang-worker-5"])
-    found = stage.pods("gang")["gang-worker-5"]
-    assert found["spec"]["nodeName"] != node
-    assert found["metadata"]["annotations"]["volcano.sh/task-index"] == "5"
-    assert stage.phase("gang") == "Running"
+    now = stage.pods("gang")["gang-worker-5"]
+    assert (now["spec"]["nodeName"] == was["spec"]["nodeName"]) is (its_node == "is healthy")
+    assert rank_of(now) == rank_of(was) == ("5", "5")
+    stage.wait_phase("gang", "Running")
+    # of the others none left, was evicted or was to be: seven, its minimum, ran all the time
+    disturbed = {pod for pod, what in seen.story(kube) if what in ("leaving", "gone", "target", "recorded")}
+    assert disturbed == {"gang-worker-5"}
+
+
+def rank_of(pod: Object) -> tuple[str, str]:
+    """The index of a member as the pod's annotation and its program's environment say it."""
+    variables = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}
+    return pod["metadata"]["annotations"]["volcano.sh/task-index"], variables["VC_TASK_INDEX"]
 
 
 @pytest.mark.parametrize("moment", ["before it could look", "in the middle of the restart"])
@@ -188,6 +133,33 @@ def test_a_controller_that_is_killed_changes_nothing_of_the_outcome(
     for pod in stage.uids("twice"):
         stage.end(pod)
     stage.wait_phase("twice", "Completed")
+
+
+def test_a_controller_that_is_killed_in_the_middle_of_a_batch_makes_no_pod_too_many(
+    stage: Stage, controller: jobs.Controller, kube: kube_module.Kube, seen: history.History
+) -> None:
+    names = [f"batch-{number}" for number in range(24)]
+    worker = task("worker", 4, gpus=0)
+    lines = [policy("PodFailed", "RestartJob")]
+    for name in names[:12]:
+        stage.create(name, worker, policies=lines)
+    waiting.wait_for(lambda: kube.list("pods", stage.namespace), 20, "the first pods are made")
+    controller.process.kill9()
+    for name in names[12:]:
+        stage.create(name, worker, policies=lines)
+    controller.process.start()
+    stage.wait_all(names, phase="Running", running=4)
+    for name in names:
+        stage.end(f"{name}-worker-2", 1)
+    waiting.wait_for(lambda: any(stage.status(name).get("retryCount") for name in names), 20, "one is restarted")
+    controller.crash()
+    stage.wait_all(names, phase="Running", running=4, retryCount=1)
+    for name in names:
+        for index in range(4):
+            stage.end(f"{name}-worker-{index}")
+    stage.wait_all(names, phase="Completed", succeeded=4, retryCount=1)
+    seen.settle(kube)
+    assert len(seen.nodes()) == 24 * 4 * 2
 
 
 def test_a_job_is_suspended_and_resumed_by_commands(stage: Stage, kube: kube_module.Kube) -> None:
@@ -351,6 +323,20 @@ def test_when_volcanos_controller_comes_ours_leaves_everything_to_it(
     wait_aside(controller, False)
     stage.wait_replaced("second", before, ["second-worker-1"])
     stage.wait_running("third", 1)
+
+
+def test_volcanos_controller_without_leader_election_is_told_by_its_pods(
+    stage: Stage, kube: kube_module.Kube, controller: jobs.Controller
+) -> None:
+    labels = {"app": "volcano-controller"}
+    kube.create(objects.pod("other-release-controllers-x", stage.namespace, 0, labels=labels))
+    wait_aside(controller, True)
+    stage.create("left", task("worker", 1, gpus=0))
+    waiting.wait_for(lambda: why(stage, "left"), 20, "the Job says who runs it")
+    assert f"Pod {stage.namespace}/other-release-controllers-x" in why(stage, "left")
+    kube.delete("pods", "other-release-controllers-x", stage.namespace, grace=0)
+    wait_aside(controller, False)
+    stage.wait_running("left", 1)
 
 
 def test_a_second_replica_waits_and_takes_over_when_the_first_is_lost(

@@ -5,6 +5,7 @@ Every case asks for a resource of its own, of which one piece is missing at firs
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,12 +14,31 @@ import pytest
 from e2e import kube as kube_module
 from e2e import owners, waiting
 from e2e.cluster.muster import Replica
-from e2e.owners import Case, Maker
+from e2e.owners import Maker
 from e2e.scenes import SOON, Scene
 
 MakeNodes = Callable[..., list[str]]
 Object = dict[str, Any]
-T = {"template": "TEMPLATE"}
+ALWAYS: Object = {"spec": {"containers": [{"name": "main"}]}}
+NEVER: Object = {"spec": ALWAYS["spec"] | {"restartPolicy": "Never"}}
+T: Object = {"template": NEVER}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """An object, and how many pods of it there will be. `early` of them start when there is room for all but one."""
+
+    name: str
+    version: str
+    kind: str
+    spec: Object
+    pods: int
+    early: int = 0
+
+    def make(self, api: kube_module.Kube, namespace: str) -> Maker:
+        """Create it, and what comes of it."""
+        obj = {"apiVersion": self.version, "kind": self.kind, "metadata": {}, "spec": self.spec}
+        return Maker(api, namespace, self.name, [obj])
 
 
 def role(name: str, parallelism: int, completions: int = 0, replicas: int = 1) -> Object:
@@ -54,7 +74,7 @@ MADE: list[tuple[str, Case]] = [
     ),
     (
         "a Deployment is none",
-        Case("web", "apps/v1", "Deployment", {"replicas": 3, "template": "ALWAYS", **selector("web")}, 3, early=2),
+        Case("web", "apps/v1", "Deployment", {"replicas": 3, "template": ALWAYS, **selector("web")}, 3, early=2),
     ),
     (
         "a StatefulSet, whose pods come one by one, is none",
@@ -62,14 +82,14 @@ MADE: list[tuple[str, Case]] = [
             "db",
             "apps/v1",
             "StatefulSet",
-            {"replicas": 3, "serviceName": "none", "template": "ALWAYS", **selector("db")},
+            {"replicas": 3, "serviceName": "none", "template": ALWAYS, **selector("db")},
             3,
             early=2,
         ),
     ),
     (
         "a JobSet is a gang of all its Jobs",
-        Case("set", *SET, {"replicatedJobs": [role("a", 1), role("b", 2, replicas=2)]}, 5, 0, owners.job_set),
+        Case("set", *SET, {"replicatedJobs": [role("a", 1), role("b", 2, replicas=2)]}, 5, 0),
     ),
     (
         "a JobSet in order is a gang for each role",
@@ -79,7 +99,6 @@ MADE: list[tuple[str, Case]] = [
             {"replicatedJobs": [role("a", 1), role("b", 2)], "startupPolicy": {"startupPolicyOrder": "InOrder"}},
             3,
             1,
-            owners.job_set,
         ),
     ),
     (
@@ -88,10 +107,9 @@ MADE: list[tuple[str, Case]] = [
             "llm",
             "leaderworkerset.x-k8s.io/v1",
             "LeaderWorkerSet",
-            {"replicas": 2, "leaderWorkerTemplate": {"size": 3, "workerTemplate": "TEMPLATE"}},
+            {"replicas": 2, "leaderWorkerTemplate": {"size": 3, "workerTemplate": NEVER}},
             6,
             3,
-            owners.leader_worker_set,
         ),
     ),
     (
@@ -103,7 +121,6 @@ MADE: list[tuple[str, Case]] = [
             {"pytorchReplicaSpecs": replicas(Master=1, Worker=2)},
             3,
             0,
-            owners.kubeflow("pytorchjob-controller", "pytorchReplicaSpecs"),
         ),
     ),
     (
@@ -115,7 +132,6 @@ MADE: list[tuple[str, Case]] = [
             {"pytorchReplicaSpecs": replicas(Worker=3), "elasticPolicy": {"minReplicas": 2}},
             3,
             2,
-            owners.kubeflow("pytorchjob-controller", "pytorchReplicaSpecs"),
         ),
     ),
     (
@@ -130,8 +146,11 @@ MADE: list[tuple[str, Case]] = [
             },
             4,
             3,
-            owners.kubeflow("tfjob-controller", "tfReplicaSpecs"),
         ),
+    ),
+    (
+        "an MXJob is a gang",
+        Case("mx", "kubeflow.org/v1", "MXJob", {"mxReplicaSpecs": replicas(Scheduler=1, Server=1, Worker=2)}, 4),
     ),
     (
         "an MPIJob is a gang with its launcher, which a Job makes",
@@ -142,7 +161,6 @@ MADE: list[tuple[str, Case]] = [
             {"mpiReplicaSpecs": replicas(Launcher=1, Worker=2)},
             3,
             0,
-            owners.mpi,
         ),
     ),
     (
@@ -154,7 +172,6 @@ MADE: list[tuple[str, Case]] = [
             {"headGroupSpec": T, "workerGroupSpecs": [{"groupName": "w", "replicas": 2, **T}]},
             3,
             0,
-            owners.ray,
         ),
     ),
     (
@@ -166,12 +183,11 @@ MADE: list[tuple[str, Case]] = [
             {"driver": {"cores": 1}, "executor": {"instances": 3}},
             4,
             3,
-            owners.spark,
         ),
     ),
     (
         "a kind that the site adds is a gang",
-        Case("own", "example.com/v1", "Training", {"workers": {"count": 3, **T}}, 3, 0, owners.plain),
+        Case("own", "example.com/v1", "Training", {"workers": {"count": 3, **T}}, 3, 0),
     ),
 ]
 SITE = """
@@ -234,14 +250,14 @@ def test_pods_start_together_as_what_makes_them_wants_it(
     kube: kube_module.Kube, scene: Scene, make_nodes: MakeNodes
 ) -> None:
     cases = [case for _, case in MADE]
-    (node,) = make_nodes(1, extended={case.resource: case.pods - 1 for case in cases})
-    makers = [Maker(kube, scene.namespace, case) for case in cases]
+    (node,) = make_nodes(1, extended={f"example.com/{case.name}": case.pods - 1 for case in cases})
+    makers = [case.make(kube, scene.namespace) for case in cases]
 
     def there() -> dict[str, int]:
-        return {maker.case.name: len(maker.pods()) for maker in makers}
+        return {maker.name: len(maker.pods()) for maker in makers}
 
     def bound() -> dict[str, int]:
-        return {maker.case.name: maker.bound() for maker in makers}
+        return {maker.name: maker.bound() for maker in makers}
 
     early = {case.name: case.early for case in cases}
     waiting.wait_for(there, SOON, "all pods are there", until=lambda found: found == {c.name: c.pods for c in cases})
@@ -249,7 +265,7 @@ def test_pods_start_together_as_what_makes_them_wants_it(
     scene.pod("late-0")  # when this one is bound, all that came before it was looked at
     scene.wait_bound("late", 1)
     assert bound() == early
-    set_room(kube, node, {case.resource: case.pods for case in cases})
+    set_room(kube, node, {f"example.com/{case.name}": case.pods for case in cases})
     whole = {case.name: case.pods for case in cases}
     waiting.wait_for(bound, SOON, f"{whole} are bound", until=lambda found: found == whole)
     scene.wait_sound()
@@ -259,10 +275,10 @@ def test_a_jobset_with_more_completions_than_pods_at_once_ends(
     kube: kube_module.Kube, scene: Scene, make_nodes: MakeNodes
 ) -> None:
     """KAI-Scheduler 1347: what is left of the work is less than the gang that began it."""
-    case = Case("rest", *SET, {"replicatedJobs": [role("w", 4, 5)]}, 4, 0, owners.job_set)
-    make_nodes(1, extended={case.resource: 4})
-    maker = Maker(kube, scene.namespace, case)
-    owners.wait_bound(maker, 4)
+    case = Case("rest", *SET, {"replicatedJobs": [role("w", 4, 5)]}, 4, 0)
+    make_nodes(1, extended={"example.com/rest": 4})
+    maker = case.make(kube, scene.namespace)
+    waiting.wait_for(maker.bound, SOON, "four are bound", until=lambda found: found == 4)
     done = maker.pods()[0]["metadata"]["name"]
     kube.patch("pods", done, {"status": {"phase": "Succeeded"}}, scene.namespace, subresource="status")
-    owners.wait_bound(maker, 5)
+    waiting.wait_for(maker.bound, SOON, "the fifth is bound", until=lambda found: found == 5)

@@ -93,6 +93,28 @@ class Stage:
         said = f"the Job {name} is {' or '.join(phases)}"
         waiting.wait_for(lambda: self.status(name), deadline, said, until=lambda found: _phase(found) in phases)
 
+    def wait_all(self, names: Iterable[str], phase: str, deadline: float = 2 * SOON, **numbers: int) -> None:
+        """Wait until each of these Jobs is in this phase, and its status has these numbers.
+
+        A deletion whose caller is killed may be cut off when it has marked the pod. Kubelets go on with those; KWOK's
+        do not where there is no grace, so that is done here.
+        """
+        wanted = {"phase": phase, **numbers}
+
+        def wrong() -> dict[str, Object]:
+            for pod in self.kube.list("pods", self.namespace):
+                if "deletionTimestamp" in pod["metadata"]:
+                    # by its uid: its successor may have the name by now
+                    path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"
+                    this = {"uid": pod["metadata"]["uid"]}
+                    self.kube.request("DELETE", path, {"gracePeriodSeconds": 0, "preconditions": this})
+            found = {one["metadata"]["name"]: one.get("status") or {} for one in self.kube.list(JOBS, self.namespace)}
+            told = {name: {key: found[name].get(key, 0) for key in numbers} for name in names}
+            told = {name: {"phase": _phase(found[name]), **said} for name, said in told.items()}
+            return {name: said for name, said in told.items() if said != wanted}
+
+        waiting.wait_for(wrong, deadline, f"all Jobs are {wanted}", until=lambda left: not left)
+
     def wait_running(self, name: str, number: int, deadline: float = SOON) -> dict[str, str]:
         """Wait until so many of its pods run, and no others are there; their uids by name."""
         said = f"{number} pods of {name} run"
@@ -124,6 +146,12 @@ class Stage:
             "phase": "Failed" if code else "Succeeded",
             "containerStatuses": [container | {"state": {"terminated": ended}}],
         }
+        self.kube.patch("pods", pod, {"status": status}, self.namespace, subresource="status")
+
+    def restart_containers(self, pod: str, times: int) -> None:
+        """Let the container of a pod that runs have been started anew so often."""
+        container = {"name": "main", "image": "x", "imageID": "x", "ready": True, "restartCount": times}
+        status = {"containerStatuses": [container | {"state": {"running": {}}}]}
         self.kube.patch("pods", pod, {"status": status}, self.namespace, subresource="status")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from extender.core.ids import NO_TASK
 from extender.core.model import Pod
-from extender.core.reasons import MEMBER, Detail, Ground, Reason, Refusal
+from extender.core.reasons import MAKER, MEMBER, Detail, Ground, Reason, Refusal
 
 #: as in `0/200 nodes are available: 200 waiting in its queue`
 TEXT: dict[Reason, str] = {
@@ -47,6 +47,13 @@ TEXT: dict[Reason, str] = {
 _TOLD: dict[Reason, str] = {
     Reason.HELD_ELSEWHERE: "has its places, and its members are on their way to them",
 }
+
+#: and when what is missing is no group's object but that which makes the pods
+_NO_MAKER = "the object that makes this pod does not exist, or was not seen yet"
+_NO_MAKER_MEND = (
+    "that object is there; when it was deleted for good, delete what it left: these pods, and the Jobs or StatefulSets "
+    "that make them"
+)
 
 #: how "it starts when ..." goes on
 MENDS: dict[Reason, str] = {
@@ -112,17 +119,22 @@ def of_member(refusal: Refusal, pod: Pod) -> Refusal:
 
 def sentence(refusal: Refusal) -> str:
     """The reason in words with its numbers, for status and answers; never for a verb's text."""
-    return _with_numbers(_TOLD.get(refusal.reason) or TEXT[refusal.reason], refusal.detail)
+    told = _NO_MAKER if _lacks_maker(refusal.reason, refusal.detail) else _TOLD.get(refusal.reason)
+    return _with_numbers(told or TEXT[refusal.reason], refusal.detail)
 
 
 def mend(reason: Reason, detail: Detail) -> str:
     """What would end a wait for this reason, in words with the numbers: it starts when ..."""
-    return _with_numbers(MENDS[reason], detail)
+    return _with_numbers(_NO_MAKER_MEND if _lacks_maker(reason, detail) else MENDS[reason], detail)
 
 
 def why_evicted(ground: Ground, detail: Detail) -> str:
     """Why a pod was evicted, in words with the numbers, for its Event and the log."""
     return _with_numbers(EVICTED[ground], detail)
+
+
+def _lacks_maker(reason: Reason, detail: Detail) -> bool:
+    return reason is Reason.GROUP_NOT_FOUND and any(name == MAKER for name, _ in detail)
 
 
 def _with_numbers(text: str, detail: Detail) -> str:

@@ -7,7 +7,8 @@ remembered is believed only as far as the pods themselves bear it out:
 - The pod ended well while nobody had asked it to go: a container that is told to end often says that it succeeded.
   A Job counts such a pod as done all the same, so its members are an exception.
 - A pod of the same name, or of the same index of the same owner, is its replacement. So is every pod of a newer
-  owner of the same name (a Job that was deleted and made again): what the older one did was another run.
+  owner of the same name (a Job that was deleted and made again): what the older one did was another run. Where the
+  label muster.dev/run tells restarts of a job, or of one of its tasks, every pod of a newer one ends what was before.
 - When nobody is left, and who comes then is of another owner, or of none, that is another run too.
 - With the group's object its past goes, and of a group without one nothing is left when its last pod is gone.
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from extender.core.ids import GroupKey, PodUid, TaskName
+from extender.core.ids import RUN_LABEL, GroupKey, PodUid, TaskName
 from extender.core.membership import Tally
 from extender.core.model import Owner, Pod
 
@@ -37,6 +38,7 @@ class _Done:
     task: TaskName
     owner: Owner | None
     index: str | None
+    run: tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -84,7 +86,7 @@ class Finished:
         if len(past.gone) >= REMEMBERED:
             dropped.append(past.gone.pop(next(iter(past.gone))))
         tally.count_done((done.task for done in dropped), -1)
-        past.gone[pod.name] = _Done(pod.task, pod.owner, _index(pod))
+        past.gone[pod.name] = _Done(pod.task, pod.owner, _index(pod), _run(pod))
         tally.count_done((pod.task,), 1)
 
     def forget(self, key: GroupKey, tally: Tally | None) -> None:
@@ -106,6 +108,9 @@ def _is_void(name: str, done: _Done, pod: Pod, alone: bool) -> bool:
     if pod.owner is None or done.owner is None:
         return False
     if done.owner == pod.owner:
+        job, task = _run(pod)
+        if job > done.run[0] or (task > done.run[1] and done.task == pod.task):
+            return True
         return done.index is not None and done.index == _index(pod)
     return (done.owner.kind, done.owner.name) == (pod.owner.kind, pod.owner.name)
 
@@ -115,4 +120,15 @@ def _counts_by_phase(pod: Pod) -> bool:
 
 
 def _index(pod: Pod) -> str | None:
-    return next((value for key, value in pod.labels if key == _INDEX_LABEL), None)
+    return _label(pod, _INDEX_LABEL)
+
+
+def _run(pod: Pod) -> tuple[int, int]:
+    """The restart of its job and that of its task; zeros where nothing sound says it."""
+    job, _, task = (_label(pod, RUN_LABEL) or "").partition(".")
+    sound = all(part.isascii() and part.isdigit() and len(part) < 10 for part in (job, task))
+    return (int(job), int(task)) if sound else (0, 0)
+
+
+def _label(pod: Pod, wanted: str) -> str | None:
+    return next((value for key, value in pod.labels if key == wanted), None)

@@ -21,6 +21,9 @@ NO_TASK = TaskName("")
 QUEUE_GATE = "muster.dev/queue"
 #: schedulerName of pods that are ours
 SCHEDULER_NAME = "muster"
+#: label of a pod: which restart of its whole job it is of, and which of its task, as two numbers with a dot between
+#: that grow; what an older run did counts no more
+RUN_LABEL = "muster.dev/run"
 
 
 class Source(StrEnum):

@@ -13,8 +13,9 @@ from enum import StrEnum
 from typing import TypeVar
 
 from extender.core.ids import DEFAULT_QUEUE, GroupKey, QueueName, Source, TaskName
+from extender.core.makers import maker_key
 from extender.core.model import Declared, Group, PartRule, Pod
-from extender.core.reasons import Reason, Refusal
+from extender.core.reasons import MAKER, Reason, Refusal
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -200,6 +201,14 @@ def queue_of(tally: Tally, group: Group | None, namespace_queue: QueueName | Non
     return named or (group.queue if group is not None else None) or namespace_queue or DEFAULT_QUEUE
 
 
+def _missing(key: GroupKey) -> tuple[tuple[str, str], ...]:
+    """What is not there: the group's object, or the one that makes the pods."""
+    if key.source is not Source.OWNER:
+        return (("group", str(key)),)
+    maker = maker_key(key)
+    return ((MAKER, f"{maker.kind} {maker.namespace}/{maker.name}"),)
+
+
 def need_of(key: GroupKey, tally: Tally, group: Group | None, namespace_queue: QueueName | None) -> Need | Refusal:
     """The group's need, or why it has none: unsound, contradictory, or its object is missing.
 
@@ -213,7 +222,7 @@ def need_of(key: GroupKey, tally: Tally, group: Group | None, namespace_queue: Q
     declared = next(iter(tally.declared), Declared())
     priority = min(tally.priorities, default=0)
     if group is None and not key.lone and (key.source is Source.OWNER or declared.min_member is None):
-        return Refusal(Reason.GROUP_NOT_FOUND, (("group", str(key)),))
+        return Refusal(Reason.GROUP_NOT_FOUND, _missing(key))
     tasks = group.tasks if group is not None else ()
     if key.lone:
         least: int = 1

@@ -102,6 +102,8 @@ HELD_BACK = FOR_ROOM - {Reason.QUOTA, Reason.FIRM, Reason.VICTIMS}
 
 #: name of the detail that tells which member of its group cannot run
 MEMBER = "member"
+#: and that the group is missing because the object is that makes its pods
+MAKER = "maker"
 #: name of the detail that tells a second reason, which would stand if the first were gone
 ALSO = "also"
 

@@ -15,7 +15,7 @@ from typing import Any
 from extender.jobs import carry, crons, store, volcano, work
 from extender.jobs.rules import adoption, lifecycle, model, reading
 from extender.kube import client, errors, feeds, resources, writes
-from extender.kube.identities import Identity
+from extender.kube.identities import Identity, identity_of
 from extender.runtime import tasks
 from extender.telemetry import logs
 from extender.telemetry.job_metrics import JobMetrics
@@ -32,6 +32,7 @@ RESYNC_SECONDS = 600.0
 WHY_ANNOTATION = "muster.dev/why"
 CRON_WORKERS = 4
 JOB_PODS = dataclasses.replace(resources.PODS, label_selector=store.JOB_LABEL)
+VOLCANO_PODS = dataclasses.replace(resources.PODS, label_selector=volcano.POD_LABEL, part="volcano")
 _JOBS = resources.Served(resources.VOLCANO_JOBS, "v1alpha1")
 
 
@@ -76,6 +77,7 @@ class Controller:
             feeds.Feed(resources.VOLCANO_COMMANDS, self._command_seen, self._command_gone),
             feeds.Feed(lease, self._lease_seen, self._lease_gone),
             feeds.Feed(deployment, self._deployment_seen, self._deployment_gone),
+            feeds.Feed(VOLCANO_PODS, self._volcano_pod_seen, self._volcano_pod_gone),
             self._crons.feed(),
         )
 
@@ -145,6 +147,13 @@ class Controller:
 
     def _deployment_gone(self, identity: Identity) -> None:
         self._presence.deployment_seen(identity.namespace, 0)
+
+    def _volcano_pod_seen(self, content: dict[str, Any]) -> None:
+        pod = identity_of(content)
+        self._presence.pod_seen(pod.namespace, pod.name, pod.uid, str((content.get("status") or {}).get("phase", "")))
+
+    def _volcano_pod_gone(self, identity: Identity) -> None:
+        self._presence.pod_gone(identity.uid)
 
     # -- one look
 

@@ -51,6 +51,8 @@ async def keep(api: client.Api, namespace: str, owner: str, wanted: model.Wanted
     except errors.Conflict:
         if wanted.upkeep is model.Upkeep.UPDATE:
             await _update(api, path, owner, wanted)
+        elif not wanted.key_pair:
+            await _check(api, path, owner, wanted)
 
 
 async def remove(api: client.Api, namespace: str, owner: str, unwanted: model.Removal) -> None:
@@ -93,6 +95,15 @@ def owned_by(found: Body, uid: str) -> bool:
     """Whether the object with this uid controls it."""
     owners = (found.get("metadata") or {}).get("ownerReferences") or []
     return any(owner.get("uid") == uid and owner.get("controller") for owner in owners)
+
+
+async def _check(api: client.Api, path: str, owner: str, wanted: model.Wanted) -> None:
+    """Taken when another object controls it, such as an earlier Job of the name: it goes with that one. What nobody
+    controls was put there to be used."""
+    found = await api.read(path)
+    others = (found.get("metadata") or {}).get("ownerReferences") or []
+    if any(one.get("controller") for one in others) and not owned_by(found, owner):
+        raise Taken(f"there is a {wanted.kind} {wanted.name} that is not this Job's")
 
 
 async def _update(api: client.Api, path: str, owner: str, wanted: model.Wanted) -> None:

@@ -27,11 +27,14 @@ class Resource:
     namespace: str = ""
     field_selector: str = ""
     label_selector: str = ""
+    #: where two parts of a resource are watched: a word for this one
+    part: str = ""
 
     @property
     def label(self) -> str:
         """`podgroups.scheduling.k8s.io`: unique where plurals are not, and bounded."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+        whole = f"{self.plural}.{self.group}" if self.group else self.plural
+        return f"{whole}:{self.part}" if self.part else whole
 
     @property
     def stagger(self) -> int:

@@ -18,7 +18,7 @@ from extender.core.ids import SCHEDULER_NAME, Source
 from extender.sim import gathering, spark
 from extender.sim.api import Json
 from extender.sim.gathering import Gang, api_group, mapping, meta_of, name_of, namespace_of
-from extender.wire import kinds, marks
+from extender.wire import kinds, marks, user_kinds
 from extender.wire.fields import Object, Reader
 
 _TRAINER = "trainer.kubeflow.org"
@@ -40,10 +40,12 @@ class Made:
     #: objects whose pods start together, with their kinds
     makers: list[tuple[kinds.Kind, Json]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    #: kinds that a ConfigMap among them, or among what is known, adds
+    added: tuple[kinds.Kind, ...] = ()
 
 
 def make(objects: Iterable[object], known: Iterable[object] = ()) -> Made:
-    """All that comes of these objects. `known` are others in the cluster: runtimes and priority classes."""
+    """All that comes of these objects. `known` are others in the cluster: runtimes, priority classes, added kinds."""
     every: list[Object] = [one for one in objects if isinstance(one, dict)]
     maker = _Maker(every, [*every, *(one for one in known if isinstance(one, dict))])
     for one in every:
@@ -64,6 +66,8 @@ class _Maker:
                 self._runtimes.setdefault(name_of(one), one)
             elif one.get("kind") == "PriorityClass" and isinstance(one.get("value"), int):
                 self._priorities.setdefault(name_of(one), one["value"])
+            elif one.get("kind") == "ConfigMap" and name_of(one) == user_kinds.USER_KINDS:
+                self.made.added, _ = user_kinds.decode_kinds(one)
 
     def take(self, obj: Object) -> None:
         """Make what comes of one object."""
@@ -76,10 +80,12 @@ class _Maker:
             self.made.groups.append((source, dict(obj)))
         elif api_group(obj) == _TRAINER:
             self._train(reader, obj)
-        elif (kind := kinds.kind_of(obj)) is not None:
+        elif (kind := kinds.kind_of(obj, self.made.added)) is not None:
             self._make(reader, obj, kind)
             for held in (*kinds.held_objects(reader, obj, kind), *_submitted(reader, obj)):
                 self.take(held)
+        elif obj.get("kind") == "ConfigMap" and name_of(obj) == user_kinds.USER_KINDS:
+            reader.problems += user_kinds.decode_kinds(obj)[1]
         self.made.problems += [f"{obj.get('kind')} {name_of(obj)}: {text}" for text in reader.problems]
 
     def _make(self, reader: Reader, obj: Object, kind: kinds.Kind) -> None:

@@ -24,8 +24,8 @@ from extender.core.resources import GPU_SHARE, PODS
 from extender.sim import controllers
 from extender.sim.fields import Fault
 from extender.wire import objects
-from extender.wire.kinds import KINDS
 from extender.wire.makers import decode_maker, recognitions_of
+from extender.wire.user_kinds import merged
 
 Result = dict[str, Any]
 _NO_YAML: Result = {"problem": "this is not YAML"}
@@ -79,7 +79,7 @@ def read(found: Sequence[object], known: Iterable[object] = ()) -> list[Result]:
 def _told(made: controllers.Made) -> Iterator[GroupSeen | PodSeen]:
     """The pods in their groups, and those groups that their makers name."""
     known = Makers()
-    known.hear(RecognitionsSeen(recognitions_of(KINDS)))
+    known.hear(RecognitionsSeen(recognitions_of(merged(made.added))))
     for kind, obj in made.makers:
         known.hear(MakerSeen(decode_maker(kind, obj)))
     for obj in made.pods:

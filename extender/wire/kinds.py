@@ -8,7 +8,7 @@ as the controllers make them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from extender.core.ids import TaskName
@@ -324,12 +324,14 @@ class Part:
     partition: int = 0
 
 
-def kind_of(obj: Object) -> Kind | None:
-    """The row of an object's kind, whatever the version; None for a kind that makes no pods, or that is not known."""
+def kind_of(obj: Object, added: Iterable[Kind] = ()) -> Kind | None:
+    """The row of an object's kind, whatever the version; None for a kind that makes no pods, or that is not known.
+    Those that are added come before those of the table."""
     version, name = obj.get("apiVersion"), obj.get("kind")
     if not isinstance(version, str) or not isinstance(name, str):
         return None
-    return _BY_NAME.get((api_group(version), name))
+    key = (api_group(version), name)
+    return next((kind for kind in added if (kind.group, kind.name) == key), None) or _BY_NAME.get(key)
 
 
 def parts_of(reader: Reader, obj: Object, kind: Kind) -> tuple[Part, ...]:

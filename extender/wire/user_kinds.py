@@ -90,6 +90,9 @@ def _kind(reader: Reader, found: Object) -> Kind:
         queue=_path(reader, found, "queue"),
         together=_together(reader, found, versions),
     )
+    if kind.together is not None:  # what is known of its pods' labels: those by which they are found
+        marks = ((kind.together.named_by, "{name}"), (kind.together.copy_by, "{copy}"))
+        kind = replace(kind, labels=tuple((label, text) for label, text in marks if label))
     if not kind.roles:
         reader.say("roles", "is missing")
     taken = next((one for one in KINDS if one.word == kind.word and one.group != kind.group), None)

@@ -140,6 +140,30 @@ def test_one_that_is_gone_counts_beside(then: Callable[[World], None], want: int
     assert succeeded(world) == want
 
 
+RUN = "muster.dev/run"
+RUNS = {
+    "the same run": ("1.1", "1.1", {"ps": 1, "worker": 1}),
+    "a newer run of its task": ("1.1", "1.2", {"ps": 1, "worker": 0}),
+    "a newer run of the job": ("1.1", "2.2", {"ps": 0, "worker": 0}),
+    "an older run": ("2.2", "1.1", {"ps": 1, "worker": 1}),
+    "the first that says its run": ("", "1.1", {"ps": 0, "worker": 0}),
+    "what is no run": ("1.1", "9.x", {"ps": 1, "worker": 1}),
+    "what is no run either": ("1.1", "-2.3", {"ps": 1, "worker": 1}),
+    "a huge one": ("1.1", f"{10**20}.1", {"ps": 1, "worker": 1}),
+}
+
+
+@pytest.mark.parametrize(("was", "now", "want"), RUNS.values(), ids=RUNS.keys())
+def test_who_is_gone_counts_beside_a_worker_of(was: str, now: str, want: dict[str, int]) -> None:
+    """Of each task one has succeeded and is gone; then a new worker comes."""
+    old = [member(task, task=task, labels=((RUN, was),)) for task in want]
+    world = world_of(STAYS, *old, *map(ended, old))
+    gone(world, *old)
+    assert {task: succeeded(world, task) for task in want} == {"ps": 1, "worker": 1}
+    show(world, member("worker-new", task="worker", labels=((RUN, now),)))
+    assert {task: succeeded(world, task) for task in want} == want
+
+
 def test_each_counts_for_its_task() -> None:
     world = world_of(STAYS, *(ended(member(f"w-{n}", task="worker")) for n in range(3)), ended(member("l", task="ps")))
     gone(world, *(member(f"w-{n}") for n in range(2)), member("l"))

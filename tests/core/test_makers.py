@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.core import messages
+from extender.core import explain, messages
 from extender.core.ids import GroupKey, NodeName, PodUid, Source, TaskName
 from extender.core.makers import (
     Gang,
@@ -150,7 +150,12 @@ def test_what_a_group_needs_is_what_its_maker_says_and_without_one_it_waits() ->
     pod = of_job("p", "train-0", task="worker", **OF_SET)
     key = owner_key("jobset", "train")
     without = heard(messages.PodSeen(pod))
-    assert without.need(key) == Refusal(Reason.GROUP_NOT_FOUND, (("group", str(key)),))
+    missing = Refusal(Reason.GROUP_NOT_FOUND, (("maker", "jobset team/train"),))
+    assert without.need(key) == missing
+    # what an object that was deleted with --cascade=orphan has left waits for ever: the mend is named
+    assert "the object that makes this pod does not exist" in explain.sentence(missing)
+    assert "delete what it left" in explain.mend(missing.reason, missing.detail)
+    assert "jobset team/train" in explain.mend(missing.reason, missing.detail)
     need = heard(messages.PodSeen(pod), MakerSeen(WHOLE)).need(key)
     assert isinstance(need, Need)
     assert (need.min_member, dict(need.tasks)) == (4, {"driver": 1, "worker": 3})

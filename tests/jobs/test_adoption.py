@@ -10,6 +10,7 @@ OURS = {"muster.dev/pod-group": "train-1", "muster.dev/task": "worker", "volcano
 BODY = {"metadata": {"name": "train-worker-0", "labels": OURS, "annotations": {"a": "b"}}, "spec": {"x": 1}}
 GROUP = Wanted("muster.dev/v1alpha1", "PodGroup", "train-1", {})
 SERVICE = Wanted("v1", "Service", "train", {})
+KEYS = Wanted("v1", "Secret", "train-ssh-1", {}, key_pair=True)
 STEP = Step(
     objects=(GROUP, SERVICE),
     removals=(Removal("v1", "Service", "old"),),
@@ -31,6 +32,16 @@ def test_new_pods_bear_the_mark_of_volcanos_group_and_there_is_none_of_ours():
     assert metadata["labels"] == {"muster.dev/task": "worker", "volcano.sh/job-name": "train"}
     assert step.creates[0].body["spec"] == {"x": 1}
     assert BODY["metadata"]["labels"] == OURS
+
+
+def test_new_pods_log_in_by_volcanos_key_pair():
+    volumes = [{"name": "train-ssh", "secret": {"secretName": "train-ssh-1", "defaultMode": 384}}, {"name": "data"}]
+    order = PodOrder("train-worker-0", ("worker", 0), BODY | {"spec": {"volumes": volumes}})
+    step = keep_group(Step(objects=(GROUP, SERVICE, KEYS), creates=(order,)), "train-volcano")
+    assert step.objects == (SERVICE,)
+    secret = {"secretName": "train-ssh", "defaultMode": 384}
+    assert step.creates[0].body["spec"]["volumes"] == [{"name": "train-ssh", "secret": secret}, {"name": "data"}]
+    assert volumes[0]["secret"]["secretName"] == "train-ssh-1"
 
 
 def test_without_a_group_of_volcanos_nothing_changes():

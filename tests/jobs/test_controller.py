@@ -301,6 +301,22 @@ async def test_a_foreign_pod_of_the_same_name_is_left_alone_and_named():
     assert life.phase == "Running"
 
 
+@pytest.mark.parametrize("owner", ["an earlier job", ""])
+async def test_a_claim_that_goes_with_an_earlier_job_is_waited_for_and_one_of_nobody_is_used(owner):
+    life = Life(volumes=[{"mountPath": "/data", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}}])
+    claim = "/api/v1/namespaces/ns/persistentvolumeclaims/train-pvc-0"
+    owners = [{"kind": "Job", "name": "train", "uid": owner, "controller": True}] if owner else []
+    life.cluster.put(claim, {"metadata": {"name": "train-pvc-0", "namespace": "ns", "ownerReferences": owners}})
+    await life.rest()
+    if owner:
+        assert life.pods() == {}
+        assert "train-pvc-0 that is not this Job's" in life.status["state"]["message"]
+        del life.cluster.objects[claim]  # the garbage collector came by
+        await life.rest()
+    assert life.phase == "Running"
+    assert len(life.pods()) == 3
+
+
 async def test_a_job_that_cannot_be_run_is_failed_by_name_and_its_commands_go():
     life = Life(plugins={"mxnet": []})
     target = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train"}

@@ -120,6 +120,38 @@ def test_a_priority_class_in_the_same_files_counts() -> None:
     assert only([pod], (high,))["priority"] == 7
 
 
+SITE = """
+apiVersion: example.com/v1
+kind: Training
+plural: trainings
+namedBy: example.com/training
+controllers: [{apiVersion: batch/v1, kind: Job}]
+copies: spec.replicas
+copyBy: example.com/replica
+roles: [{at: spec.workers, name: worker, number: [count], least: least}]
+"""
+
+
+def site(**data: str) -> Json:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "muster-owner-kinds"}, "data": data}
+
+
+def test_a_kind_that_the_site_adds_is_read_with_its_configmap() -> None:
+    spec = {"replicas": 2, "workers": {"count": 4, "least": 3, "template": template()}}
+    one = {"apiVersion": "example.com/v1", "kind": "Training", "metadata": {"name": "t"}, "spec": spec}
+    assert manifests.read([one]) == []
+    for found in (manifests.read([one, site(training=SITE)]), manifests.read([one], [site(training=SITE)])):
+        assert [(group["group"], group["minimum"], group["tasks"][0]["pods"]) for group in found] == [
+            ("owner/default/training:t:0", 3, 4),
+            ("owner/default/training:t:1", 3, 4),
+        ]
+
+
+def test_a_bad_kind_of_the_site_is_named() -> None:
+    (found,) = manifests.read([site(training="kind: [no kind")])
+    assert found == {"problem": "ConfigMap muster-owner-kinds: training: this is not YAML"}
+
+
 def test_what_cannot_be_read_is_named_and_the_rest_is_read() -> None:
     found = manifests.read(
         [

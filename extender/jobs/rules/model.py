@@ -221,8 +221,10 @@ class Record:
     answered: frozenset[str] = frozenset()
     #: uids of the last Commands that were carried out
     commands: tuple[str, ...] = ()
-    #: when the whole job was last restarted
+    #: when something of the job was last restarted
     restarted_at: float = 0.0
+    #: the version that the last restart of the whole job made
+    run: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from extender.core.ids import RUN_LABEL
 from extender.jobs.rules import marks, plugins
 from extender.jobs.rules.group import group_name
 from extender.jobs.rules.model import Job, PodOrder, Slot, TaskSpec, Upkeep, Wanted
@@ -70,12 +71,14 @@ def _metadata(job: Job, task: TaskSpec, index: int, name: str) -> dict[str, Any]
         marks.INDEX: str(index),
         marks.QUEUE: job.spec.queue,
     }
+    record = job.status.record
     if task.partition_size:
         shared[marks.PARTITION] = str(index // task.partition_size)
     for marked, given in ((job.labels, labels), (job.annotations, notes)):
         if marks.PREEMPTABLE in marked:
             given[marks.PREEMPTABLE] = marked[marks.PREEMPTABLE]
     labels |= shared | {marks.JOB_NAMESPACE: job.namespace, GROUP_LABEL: group_name(job), TASK_LABEL: task.name}
+    labels[RUN_LABEL] = f"{record.run}.{record.floors.get(task.name, 0)}"
     notes |= shared | {
         marks.JOB_VERSION: str(job.status.version),
         marks.JOB_RETRIES: str(job.status.retries),

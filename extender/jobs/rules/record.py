@@ -34,6 +34,7 @@ def encode_record(record: Record) -> str:
         "answered": sorted(record.answered),
         "commands": list(record.commands),
         "restartedAt": record.restarted_at,
+        "run": record.run,
     }
     said = {name: part for name, part in parts.items() if part}
     return orjson.dumps(said).decode() if said else ""
@@ -56,6 +57,7 @@ def decode_record(text: str) -> Record:
         answered=frozenset(_texts(found.get("answered"))),
         commands=tuple(_texts(found.get("commands")))[-_MAX_COMMANDS:],
         restarted_at=_time(found.get("restartedAt")),
+        run=found["run"] if _is_count(found.get("run")) else 0,
     )
 
 

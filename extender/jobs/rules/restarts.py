@@ -92,6 +92,7 @@ def retry(status: JobStatus, spec: JobSpec, tasks: Iterable[str], now: float, wh
         done={task: found for task, found in record.done.items() if task not in again},
         losses={slot: loss for slot, loss in record.losses.items() if slot[0] not in again},
         answered=record.answered - again,
+        run=version if again >= {task.name for task in spec.tasks} else record.run,
     )
     return replace(after, version=version, record=record)
 

@@ -4,6 +4,7 @@ killed between any two writes, users scale and command. Every job ends, or runs;
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -169,6 +170,32 @@ def test_a_history(seed: int) -> None:
     alive = [pod for pod in world.pods.values() if pod["status"]["phase"] in ("Pending", "Running")]
     assert world.phase == "Running" or not alive
     assert world.commands == []
+
+
+def played(seed: int, killed_at: int) -> tuple[dict[str, Any], int]:
+    """How a short history ends when the controller is killed before its n-th write, and is there again at once; and
+    how many writes there were."""
+    chance, writes = random.Random(seed), itertools.count()
+    job = some_job(chance)
+    for one in (job["spec"], *job["spec"]["tasks"]):
+        for policy in one["policies"]:
+            # one that answers a pod the moment it is made depends on how many are made at a time
+            policy |= {"timeout": "10m"} if policy.get("event") == "PodPending" else {}
+    world = JobWorld(job)
+    world.kill = lambda: next(writes) == killed_at
+    for _ in range(10):
+        happen(world, chance)
+        world.settle()
+    pods = {name: (pod["status"]["phase"], pod["metadata"]) for name, pod in world.pods.items()}
+    return {"status": world.status, "pods": pods, "commands": world.commands}, next(writes)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_controller_killed_at_any_step_changes_nothing(seed: int) -> None:
+    whole, writes = played(seed, -1)
+    for step in range(writes):
+        after, _ = played(seed, step)
+        assert after == whole, f"killed before write {step} of {writes}"
 
 
 def test_the_histories_reach_everything() -> None:

@@ -89,6 +89,7 @@ def test_ssh_mounts_one_key_pair_everywhere() -> None:
     pod = pods_of(job)["train-worker-0"]
     volume = pod["spec"]["volumes"][0]
     assert (volume["name"], volume["secret"]["defaultMode"]) == ("train-ssh", 0o600)
+    assert volume["secret"]["secretName"] == "train-ssh-0f1e2d3c"
     assert [(one["key"], one["path"]) for one in volume["secret"]["items"]] == [
         ("id_rsa", ".ssh/id_rsa"),
         ("id_rsa.pub", ".ssh/id_rsa.pub"),
@@ -98,7 +99,7 @@ def test_ssh_mounts_one_key_pair_everywhere() -> None:
     mount = {"name": "train-ssh", "mountPath": HOME_OF_ROOT + "/.ssh", "subPath": ".ssh"}
     assert pod["spec"]["containers"][0]["volumeMounts"] == [mount]
     secret = next(one for one in JobWorld(job).turn().objects if one.kind == "Secret")
-    assert (secret.name, secret.key_pair, secret.upkeep) == ("train-ssh", True, "create")
+    assert (secret.name, secret.key_pair, secret.upkeep) == ("train-ssh-0f1e2d3c", True, "create")
     assert base64.b64decode(secret.body["data"]["config"]).decode() == (
         "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"
         "Host train-master-0\n  HostName train-master-0.train\n"

@@ -48,6 +48,7 @@ def test_the_pod_of_a_member() -> None:
                 "volcano.sh/queue-name": "research",
                 "muster.dev/pod-group": GROUP,
                 "muster.dev/task": "worker",
+                "muster.dev/run": "0.0",
             },
             "annotations": {
                 "note": "1",

@@ -231,6 +231,7 @@ RECORDS = st.builds(
     answered=st.frozensets(TASKS),
     commands=st.lists(st.text(max_size=9), max_size=16).map(tuple),
     restarted_at=TIMES,
+    run=COUNTS,
 )
 
 

@@ -346,3 +346,23 @@ def test_a_job_that_is_being_deleted_is_left_alone() -> None:
     world.vanish(W0)
     world.turn()
     assert (world.step.creates, world.step.deletes, world.step.status, world.step.objects) == ((), (), None, ())
+
+
+def run_of(world: JobWorld, name: str) -> str:
+    return str(world.pods[name]["metadata"]["labels"]["muster.dev/run"])
+
+
+@pytest.mark.parametrize(
+    ("action", "restarted", "others"),
+    [("RestartJob", "1.1", "1.1"), ("RestartTask", "0.1", "0.0"), ("RestartPod", "0.0", "0.0")],
+)
+def test_pods_say_of_which_restart_they_are(action: str, restarted: str, others: str) -> None:
+    world = running(a_job(a_task("ps", 1), a_task("worker", 2, policies=policy("PodFailed", action))))
+    assert {run_of(world, name) for name in world.names()} == {"0.0"}
+    world.end(W1, code=1)
+    for _ in range(3):
+        world.settle()
+        world.finish_deleting()
+        world.settle()
+        world.run()
+    assert (run_of(world, W1), run_of(world, "train-ps-0")) == (restarted, others)

@@ -1,7 +1,8 @@
 """`ssh`: members log in at each other without a password: one key pair of the job, mounted in all of them.
 
 Arguments: --ssh-key-file-path (.ssh in the home of root), --no-root (then /etc/volcano/.ssh is the default).
-The key pair is made by who creates the Secret, and lives as long as it.
+The key pair is made by who creates the Secret, and lives as long as it. Nobody may look whose Secret it is, so that its
+name is this Job object's alone: one that an earlier Job of the name left behind, about to go, is never taken for it.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ def check(spec: JobSpec, arguments: tuple[str, ...]) -> str:
 
 def mend(job: Job, arguments: tuple[str, ...], pod: Pod) -> None:
     """Mount keys and configuration; ssh wants them closed to others, but who is not root must be able to read them."""
-    name, path = _secret(job), _path(arguments)
+    # Volcano's name of the Secret: see `adoption`
+    name, path = f"{job.name}-ssh", _path(arguments)
     secret = {
-        "secretName": name,
+        "secretName": _secret(job),
         "items": [{"key": key, "path": f"{_FOLDER}/{file}"} for key, file in _FILES],
         "defaultMode": 0o600 if path == _ROOT else 0o755,
     }
@@ -52,7 +54,7 @@ def objects(job: Job, arguments: tuple[str, ...]) -> tuple[Wanted, ...]:
 
 
 def _secret(job: Job) -> str:
-    return f"{job.name}-ssh"
+    return f"{job.name}-ssh-{job.uid[:8].lower()}"
 
 
 def _path(arguments: tuple[str, ...]) -> str:
