@@ -120,7 +120,8 @@ def stop(made: state.Made) -> None:
         with contextlib.suppress(waiting.NotReached):
             waiting.wait_for(lambda: not identity.same_process(entry), seconds, "the Docker engine has ended")
     remove_data()
-    made.engine, made.host = None, ""
+    # what was in it is gone with it
+    made.engine, made.host, made.cluster, made.network, made.images = None, "", "", False, []
     made.save()
 
 

@@ -65,7 +65,7 @@ def build(made: state.Made) -> None:
         images = [*_single_images(made), _proxy_image(made, base)]
         _preload(made, base, images)
     store.once(archive(), lambda path: _save(made, path))
-    for name in images:
+    for name in [*images, base]:
         engine.docker(made, "rmi", name, check=False)
 
 
