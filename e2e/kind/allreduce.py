@@ -1,7 +1,8 @@
 """A worker of a ring: all sum up their numbers over TCP, and each checks the sum.
 
 Takes SIZE, SERVICE, JOB (environment) and its own JOB_COMPLETION_INDEX, and the stable names that a headless Service
-gives the pods of an Indexed Job; ends with 0 when the sum is right. Runs in a container, with the standard library only.
+gives the pods of an Indexed Job; ends with 0 when the sum is right.
+Runs in a container, with the standard library only.
 """
 
 import os
