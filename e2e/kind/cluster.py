@@ -82,7 +82,7 @@ def remove_cluster(made: state.Made) -> None:
     if made.cluster:
         store.say(f"deleting the kind cluster {made.cluster}")
         kind(made, "delete", "cluster", f"--name={made.cluster}", f"--kubeconfig={kubeconfig()}")
-        made.cluster = ""
+        made.cluster, made.loaded = "", {}
         made.save()
 
 
@@ -91,10 +91,10 @@ def kind(made: state.Made, *arguments: str) -> str:
     return engine.command(made, [str(programs.path("kind")), *arguments])
 
 
-def kubectl(made: state.Made, *arguments: str, check: bool = True) -> str:
+def kubectl(made: state.Made, *arguments: str, check: bool = True, stdin: str = "") -> str:
     """Run kubectl as the cluster's administrator."""
     argv = [str(programs.path("kubectl")), f"--kubeconfig={kubeconfig()}", *arguments]
-    return engine.command(made, argv, check=check)
+    return engine.command(made, argv, check=check, stdin=stdin)
 
 
 def _all_ready(made: state.Made) -> bool:

@@ -47,8 +47,8 @@ def namespace(kube: Kube) -> Iterator[str]:
 
 @pytest.fixture
 def broken(made: state.Made) -> Iterator[list[str]]:
-    """Workers on which a test breaks devices: they are whole again after it."""
+    """Workers on which a test breaks devices: all is well again after it."""
     workers: list[str] = []
     yield workers
     for worker in workers:
-        gpus.break_devices(made, worker)
+        gpus.mend(made, worker)

@@ -7,6 +7,7 @@ start is used, never configured, never ended.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import signal
@@ -31,12 +32,12 @@ def docker(made: state.Made, *arguments: str, check: bool = True, seconds: float
     return command(made, ["docker", *arguments], check=check, seconds=seconds)
 
 
-def command(made: state.Made, argv: list[str], *, check: bool = True, seconds: float = 600) -> str:
+def command(made: state.Made, argv: list[str], *, check: bool = True, seconds: float = 600, stdin: str = "") -> str:
     """Run a program that speaks to the engine; raises KindError with what it said."""
     try:
         done = subprocess.run(
             argv, env=environment(made), capture_output=True, text=True, check=False, timeout=seconds,
-            stdin=subprocess.DEVNULL,
+            input=stdin,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         if check:
@@ -121,7 +122,8 @@ def stop(made: state.Made) -> None:
             waiting.wait_for(lambda: not identity.same_process(entry), seconds, "the Docker engine has ended")
     remove_data()
     # what was in it is gone with it
-    made.engine, made.host, made.cluster, made.network, made.images = None, "", "", False, []
+    for field in dataclasses.fields(state.Made):
+        setattr(made, field.name, getattr(state.Made(), field.name))
     made.save()
 
 

@@ -17,16 +17,30 @@ IMAGE = "muster:0.1.0"
 STOCK_BASE = "python:3.11-slim"
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", ".ci", "extender", "permit_gate")
 READY_SECONDS = 240
+ROLLOUT = ("-n", "muster-system", "rollout", "status", "deployment/muster")
 
 
 def deploy(made: state.Made) -> None:
     """Build and load the image, apply the manifests, wait until both replicas are ready."""
     build_image(made)
-    load(made, IMAGE)
+    update = load(made, IMAGE) and cluster.kubectl(
+        made, "-n", "muster-system", "get", "deploy", "-o", "name", check=False
+    )
     cluster.kubectl(made, "apply", "-k", str(ROOT / "manifests"))
-    rollout = ("-n", "muster-system", "rollout", "status", "deployment/muster", f"--timeout={READY_SECONDS}s")
+    if update:  # another image of the same name
+        cluster.kubectl(made, "-n", "muster-system", "rollout", "restart", "deployment/muster")
     store.say("waiting until Muster is ready")
-    cluster.kubectl(made, *rollout)
+    wait_ready(made)
+
+
+def wait_ready(made: state.Made) -> None:
+    """Wait until both replicas are of the newest template, and ready."""
+    cluster.kubectl(made, *ROLLOUT, f"--timeout={READY_SECONDS}s")
+
+
+def rolled_out(made: state.Made) -> bool:
+    """Whether that is so now."""
+    return "successfully rolled out" in cluster.kubectl(made, *ROLLOUT, "--watch=false")
 
 
 def build_image(made: state.Made) -> None:
@@ -45,13 +59,19 @@ def build_image(made: state.Made) -> None:
         )
 
 
-def load(made: state.Made, image: str) -> None:
-    """Bring an image to every node."""
+def load(made: state.Made, image: str) -> bool:
+    """Bring an image to every node; False if the nodes hold it already."""
+    identity = engine.docker(made, "images", "-q", "--no-trunc", image)
+    if made.loaded.get(image) == identity:
+        return False
     store.say(f"loading {image} on the nodes")
     if image not in made.images:
         made.images.append(image)
         made.save()
     cluster.kind(made, "load", "docker-image", f"--name={cluster.name()}", image)
+    made.loaded[image] = identity
+    made.save()
+    return True
 
 
 def _base(made: state.Made) -> tuple[str, str]:

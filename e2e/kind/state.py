@@ -24,6 +24,8 @@ class Made:
     cluster: str = ""
     network: bool = False
     images: list[str] = dataclasses.field(default_factory=list)
+    #: what the cluster's nodes hold: image ids by name
+    loaded: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def engine_runs(self) -> bool:
         """Whether our own engine is there still, the very same process."""

@@ -6,11 +6,12 @@ import re
 from typing import Any
 
 from e2e import waiting
-from e2e.kind import cluster, gangs, gpus, state
+from e2e.kind import cluster, gangs, gpus, muster, state
 from e2e.kube import Kube
 
 #: a pod starts, is given its devices and runs, on a loaded machine
 START = 120
+SYSTEM = "muster-system"
 
 
 def pods(kube: Kube, namespace: str) -> list[dict[str, Any]]:
@@ -22,10 +23,14 @@ def finished(kube: Kube, name: str, namespace: str) -> bool:
     return any(one["type"] == "Complete" and one["status"] == "True" for one in status.get("conditions", []))
 
 
-def said(made: state.Made, namespace: str, name: str) -> list[str]:
-    """What the workers of a Job printed."""
-    lines = cluster.kubectl(made, "-n", namespace, "logs", "-l", f"job={name}", "--tail=-1").splitlines()
-    return sorted(line for line in lines if line.startswith("rank "))
+def said(made: state.Made, kube: Kube, namespace: str, name: str) -> list[str]:
+    """What the workers of a Job printed who finished it."""
+    done = [
+        pod["metadata"]["name"]
+        for pod in pods(kube, namespace)
+        if pod["metadata"]["labels"]["job"] == name and pod["status"]["phase"] == "Succeeded"
+    ]
+    return sorted(cluster.kubectl(made, "-n", namespace, "logs", pod) for pod in done)
 
 
 def devices(line: str) -> list[int]:
@@ -35,7 +40,7 @@ def devices(line: str) -> list[int]:
 def test_a_gang_of_real_processes_finishes_an_all_reduce(made: state.Made, kube: Kube, namespace: str) -> None:
     gangs.create(kube, "ring", namespace, 4)
     waiting.wait_for(lambda: finished(kube, "ring", namespace), START, "the ring has finished")
-    lines = said(made, namespace, "ring")
+    lines = said(made, kube, namespace, "ring")
     assert [line.split(",")[0] for line in lines] == [f"rank {rank} of 4: sum 30" for rank in range(4)]
     assert [devices(line) for line in lines] == [list(range(8))] * 4
     nodes = {pod["spec"]["nodeName"] for pod in pods(kube, namespace)}
@@ -49,7 +54,7 @@ def test_two_gangs_on_one_node_get_devices_that_are_joined_and_differ(
         gangs.create(kube, name, namespace, 4, count=4)
     for name in ("left", "right"):
         waiting.wait_for(lambda name=name: finished(kube, name, namespace), START, f"{name} has finished")
-        for line in said(made, namespace, name):
+        for line in said(made, kube, namespace, name):
             assert devices(line) in ([0, 1, 2, 3], [4, 5, 6, 7]), "a quad under NVLink"
 
 
@@ -68,25 +73,63 @@ def test_a_worker_that_dies_is_replaced_and_the_ring_is_closed(made: state.Made,
     for name in replaced:
         cluster.kubectl(made, "-n", namespace, "exec", name, "--", "touch", "/dev/shm/go")
     waiting.wait_for(lambda: finished(kube, "ring", namespace), START, "the ring has finished")
-    assert len(said(made, namespace, "ring")) == 4
+    assert len(said(made, kube, namespace, "ring")) == 4
 
 
-def test_what_the_kubelet_does_not_admit_is_replaced(
+def test_devices_that_break_are_given_to_nobody(
     made: state.Made, kube: Kube, namespace: str, broken: list[str]
 ) -> None:
-    """Devices break: for some seconds the kubelet knows and the node's status does not."""
     worker = sorted(gpus.allocatable(made))[0]
     broken.append(worker)
-    gangs.create(kube, "idle", namespace, 3)  # the other three nodes, or any three
-    waiting.wait_for(lambda: finished(kube, "idle", namespace), START, "nothing runs here yet")
     gpus.break_devices(made, worker, "gpu-0", "gpu-1")
-    waiting.wait_for(
-        lambda: gpus.allocatable(made)[worker], START, "the node has lost two", until=lambda left: left == 6
-    )
+    waiting.wait_for(lambda: gpus.allocatable(made)[worker] == 6, START, "the node has lost two")
     gangs.create(kube, "six", namespace, 4, count=6)
     waiting.wait_for(lambda: finished(kube, "six", namespace), START, "four of six GPUs each have finished")
-    on_it = [line for line in said(made, namespace, "six") if not {0, 1} & set(devices(line))]
-    assert on_it, "the devices that are broken were given to nobody"
+    given = {line.split()[1]: devices(line) for line in said(made, kube, namespace, "six")}
+    ranks = {rank(pod): pod["spec"]["nodeName"] for pod in pods(kube, namespace)}
+    assert sorted(ranks.values()) == sorted(gpus.allocatable(made))
+    assert [given[one] for one, node in ranks.items() if node == worker] == [[2, 3, 4, 5, 6, 7]]
+
+
+def test_a_member_that_the_kubelet_does_not_admit_is_replaced(
+    made: state.Made, kube: Kube, namespace: str, broken: list[str]
+) -> None:
+    worker = sorted(gpus.allocatable(made))[1]
+    broken.append(worker)
+    gpus.refuse(made, worker)
+    gangs.create(kube, "ring", namespace, 4)
+    refused = waiting.wait_for(
+        lambda: [pod for pod in pods(kube, namespace) if pod["status"].get("reason") == "UnexpectedAdmissionError"],
+        START, "the kubelet refuses a member",
+    )  # fmt: skip
+    assert {pod["spec"]["nodeName"] for pod in refused} == {worker}
+    gpus.mend(made, worker)
+    waiting.wait_for(lambda: finished(kube, "ring", namespace), START, "the ring has finished")
+    assert len(said(made, kube, namespace, "ring")) == 4
+
+
+def test_a_gang_outlives_the_leader_that_places_it(made: state.Made, kube: Kube, namespace: str) -> None:
+    leader = kube.get("leases.coordination.k8s.io", "muster-scheduler", SYSTEM)["spec"]["holderIdentity"].split("_")[0]
+    gangs.create(kube, "ring", namespace, 4)
+    kube.delete("pods", leader, SYSTEM, grace=0)
+    waiting.wait_for(lambda: finished(kube, "ring", namespace), START, "the ring has finished")
+    lost = [pod["metadata"]["name"] for pod in pods(kube, namespace) if pod["status"]["phase"] != "Succeeded"]
+    assert lost == []
+    muster.wait_ready(made)
+
+
+def test_a_rolling_update_of_muster_loses_no_gang(made: state.Made, kube: Kube, namespace: str) -> None:
+    cluster.kubectl(made, "-n", SYSTEM, "rollout", "restart", "deployment/muster")
+    names = []
+    while not names or not muster.rolled_out(made):
+        names.append(f"ring-{len(names)}")
+        gangs.create(kube, names[-1], namespace, 4, count=2)
+        waiting.wait_for(lambda: finished(kube, names[-1], namespace), START, f"{names[-1]} has finished")
+    assert {pod["status"]["phase"] for pod in pods(kube, namespace)} == {"Succeeded"}
+
+
+def rank(pod: dict[str, Any]) -> str:
+    return str(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"])
 
 
 def running(kube: Kube, namespace: str) -> set[str]:

@@ -1,7 +1,8 @@
 // fakegpus offers GPUs that do not exist to the kubelet, over its device plugin socket: for tests. It tells their
 // health, prefers those that are joined best, and gives a container the ids that it got as NVIDIA_VISIBLE_DEVICES.
 //
-// A file /var/run/fakegpus/unhealthy, when there is one, lists the ids that are broken, by white space.
+// A file /var/run/fakegpus/unhealthy, when there is one, lists the ids that are broken, by white space; while there is a
+// file /var/run/fakegpus/refuse no device is given out, and the kubelet does not admit who asks for one.
 package main
 
 import (
@@ -23,6 +24,7 @@ import (
 const (
 	every     = time.Second
 	unhealthy = "/var/run/fakegpus/unhealthy"
+	refuse    = "/var/run/fakegpus/refuse"
 )
 
 type plugin struct {
@@ -132,6 +134,9 @@ func (p *plugin) GetPreferredAllocation(
 }
 
 func (p *plugin) Allocate(_ context.Context, request *api.AllocateRequest) (*api.AllocateResponse, error) {
+	if _, err := os.Stat(refuse); err == nil {
+		return nil, fmt.Errorf("%s is there: nothing is given out", refuse)
+	}
 	response := &api.AllocateResponse{}
 	for _, container := range request.ContainerRequests {
 		response.ContainerResponses = append(response.ContainerResponses, &api.ContainerAllocateResponse{
