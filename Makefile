@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 STAGE := .ci/stage
 
-.PHONY: help venv test lint format unit e2e docs demo bench bench-placement bench-trace kind-config kind-image kind kind-muster kind-down clean
+.PHONY: help venv test lint format unit e2e docs demo bench bench-placement bench-trace kind-config kind-image kind kind-muster kind-test kind-down clean
 
 help: ## this list
 	@echo "Muster: gang scheduling for the stock kube-scheduler. Targets:"
@@ -77,6 +77,9 @@ kind: $(INSTALLED) ## a kind cluster of five nodes; NODE_IMAGE=stock|own chooses
 
 kind-muster: $(INSTALLED) ## the same, with Muster on it: its image built and loaded, `kubectl apply -k manifests`
 	@$(BIN)/python -m e2e.kind muster
+
+kind-test: $(INSTALLED) ## what only real nodes can show, on that cluster
+	@KIND_TESTS=1 $(BIN)/python -m pytest e2e/kind --durations=10
 
 kind-down: $(INSTALLED) ## remove what `make kind` made: cluster, images, and the Docker engine if it started one
 	@$(BIN)/python -m e2e.kind down

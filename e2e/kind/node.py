@@ -77,9 +77,14 @@ def rootfs(packages: tuple[str, ...]) -> pathlib.Path:
     sources = [str(path) for path in sorted(pathlib.Path("/etc/apt/sources.list.d").glob("debian.sources"))]
     argv = ["mmdebstrap", "--variant=minbase", "--mode=root", "--format=tar", *slim, f"--include={','.join(packages)}"]
     return store.once(
-        store.root() / f"debian-{pins.DEBIAN}-{_rootfs_key(packages)}.tar",
+        rootfs_archive(packages),
         lambda path: store.run(f"unpacking {len(packages)} Debian packages", [*argv, pins.DEBIAN, str(path), *sources]),
     )
+
+
+def rootfs_archive(packages: tuple[str, ...]) -> pathlib.Path:
+    """Where that system lies in the cache, when it was unpacked once."""
+    return store.root() / f"debian-{pins.DEBIAN}-{_rootfs_key(packages)}.tar"
 
 
 def _rootfs_key(packages: tuple[str, ...]) -> str:
