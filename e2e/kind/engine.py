@@ -19,6 +19,8 @@ from e2e.cluster import identity
 from e2e.kind import programs, state, store
 
 MEND = "Install Docker (Debian: apt-get install docker.io) or start it, or set DOCKER_HOST to an engine that answers."
+#: engines that go on when this process ends: subprocess warns of those that are forgotten while they run
+_outlive_us: list[subprocess.Popen[bytes]] = []
 
 
 def environment(made: state.Made) -> dict[str, str]:
@@ -96,6 +98,7 @@ def start(made: state.Made) -> None:
     store.say("no Docker engine answers: starting one")
     with open(folder / "log", "wb") as log:
         process = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+    _outlive_us.append(process)
     made.engine = {"pid": process.pid, "start": identity.start_time(process.pid)}
     made.save()
     try:
