@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 STAGE := .ci/stage
 
-.PHONY: help venv test lint format unit e2e docs demo bench bench-placement bench-trace kind-config clean
+.PHONY: help venv test lint format unit e2e docs demo bench bench-placement bench-trace kind-config kind-image kind kind-muster kind-test kind-down clean
 
 help: ## this list
 	@echo "Muster: gang scheduling for the stock kube-scheduler. Targets:"
@@ -68,6 +68,21 @@ bench-trace: $(INSTALLED) ## traces replayed (simulated) under Muster and models
 
 kind-config: ## print the configuration for `kind create cluster --config`
 	@cat manifests/kind/kind.yaml
+
+kind-image: $(INSTALLED) ## build the node image of kind from Debian packages and Go modules, into ~/.cache/muster; once
+	@$(BIN)/python -m e2e.kind image
+
+kind: $(INSTALLED) ## a kind cluster of five nodes; NODE_IMAGE=stock|own chooses, by default stock where it can be pulled
+	@$(BIN)/python -m e2e.kind up
+
+kind-muster: $(INSTALLED) ## the same, with Muster on it: its image built and loaded, `kubectl apply -k manifests`
+	@$(BIN)/python -m e2e.kind muster
+
+kind-test: $(INSTALLED) ## what only real nodes can show, on that cluster
+	@KIND_TESTS=1 $(BIN)/python -m pytest e2e/kind --durations=10
+
+kind-down: $(INSTALLED) ## remove what `make kind` made: cluster, images, and the Docker engine if it started one
+	@$(BIN)/python -m e2e.kind down
 
 clean: ## remove the environment and all caches in this folder
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build *.egg-info

@@ -17,7 +17,7 @@ import sys
 from typing import Any
 
 from e2e import waiting
-from e2e.cluster import build, local, process
+from e2e.cluster import build, identity, local, process
 
 
 def main(arguments: list[str]) -> int:
@@ -62,7 +62,9 @@ def down() -> int:
     for name, entry in reversed(ended.items()):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(entry["pid"], signal.SIGKILL)
-        waiting.wait_for(functools.partial(same_process, entry), 10, f"{name} is gone", until=lambda still: not still)
+        waiting.wait_for(
+            functools.partial(identity.same_process, entry), 10, f"{name} is gone", until=lambda still: not still
+        )
     shutil.rmtree(folder(), ignore_errors=True)
     print(f"ended {len(ended)} processes", file=sys.stderr)
     return 0
@@ -82,7 +84,9 @@ def status() -> int:
 
 def record(cluster: local.LocalCluster) -> dict[str, Any]:
     """Name, id and start time of every process."""
-    return {started.name: {"pid": started.pid, "start": start_time(started.pid)} for started in cluster.processes}
+    return {
+        started.name: {"pid": started.pid, "start": identity.start_time(started.pid)} for started in cluster.processes
+    }
 
 
 def running() -> dict[str, dict[str, Any]]:
@@ -91,21 +95,7 @@ def running() -> dict[str, dict[str, Any]]:
         recorded = json.loads((folder() / "state.json").read_text())
     except (FileNotFoundError, ValueError):
         return {}
-    return {name: entry for name, entry in recorded.items() if same_process(entry)}
-
-
-def same_process(entry: dict[str, Any]) -> bool:
-    """Whether the recorded process still runs."""
-    return bool(entry["start"]) and start_time(entry["pid"]) == entry["start"]
-
-
-def start_time(pid: int) -> str:
-    """When a process started, in clock ticks since boot; empty when there is none (or only its remains)."""
-    try:
-        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    return "" if fields[0] in "ZX" else fields[19]
+    return {name: entry for name, entry in recorded.items() if identity.same_process(entry)}
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class Binaries:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Target:
+class Target:
     """One binary to build: package is a Go import path or, for those that make certificates, a source file."""
 
     name: str
@@ -62,6 +62,7 @@ class _Target:
     module: pathlib.Path
     folder: pathlib.Path
     ldflags: str
+    tags: str = ""
 
 
 def cache_root() -> pathlib.Path:
@@ -88,17 +89,16 @@ def binaries(minor: str | None = None) -> Binaries:
     kubernetes = cache_folder(module, version)
     tools = cache_folder(tools_module, f"etcd-{versions.ETCD}-kwok-{versions.KWOK}")
     targets = [
-        _Target(name, package, module, kubernetes, _version_flags(version))
+        Target(name, package, module, kubernetes, version_flags(version))
         for name, package in versions.KUBERNETES_BINARIES.items()
     ]
-    targets += [
-        _Target(name, package, tools_module, tools, "-s -w") for name, package in versions.ETCD_BINARIES.items()
-    ]
+    targets += [Target(name, package, tools_module, tools, "-s -w") for name, package in versions.ETCD_BINARIES.items()]
     _build_missing(targets, tools_module, tools)
     return Binaries(minor, kubernetes, tools)
 
 
-def _version_flags(version: str) -> str:
+def version_flags(version: str) -> str:
+    """The linker flags by which Kubernetes' programs know their version."""
     major, minor, _ = version.removeprefix("v").split(".")
     flags = ["-s", "-w"]
     for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
@@ -107,17 +107,17 @@ def _version_flags(version: str) -> str:
     return " ".join(flags)
 
 
-def _build_missing(targets: list[_Target], tools_module: pathlib.Path, tools: pathlib.Path) -> None:
+def _build_missing(targets: list[Target], tools_module: pathlib.Path, tools: pathlib.Path) -> None:
     wanted = {target.folder / target.name for target in targets} | {tools / name for name in CERTIFIERS}
     if all(path.exists() for path in wanted):
         return
     root = go_root(targets[0].module)
     # The key pair of the control plane is made by a program of Go's own source tree: nothing more to install.
-    gencert = _Target("gencert", f"{root}/src/crypto/tls/generate_cert.go", tools_module, tools, "-s -w")
+    gencert = Target("gencert", f"{root}/src/crypto/tls/generate_cert.go", tools_module, tools, "-s -w")
     # That one signs nothing but itself.
-    frontproxy = _Target("frontproxy", str(MODULES / "frontproxy.go"), tools_module, tools, "-s -w")
+    frontproxy = Target("frontproxy", str(MODULES / "frontproxy.go"), tools_module, tools, "-s -w")
     for target in [gencert, frontproxy, *targets]:
-        _build(target)
+        make(target)
 
 
 def go_root(module: pathlib.Path) -> str:
@@ -146,10 +146,11 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOOS": "", "GOARCH": ""}
 
 
-def _build(target: _Target) -> None:
+def make(target: Target) -> None:
+    """Build one program, unless it is in its folder; raises BuildError with the end of Go's output."""
     target.folder.mkdir(parents=True, exist_ok=True)
     final = target.folder / target.name
-    with _lock(target.folder / ".lock"):
+    with lock(target.folder / ".lock"):
         if final.exists():
             return
         temporary = target.folder / f".{target.name}.{os.getpid()}"
@@ -160,8 +161,8 @@ def _build(target: _Target) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _compile(target: _Target, output: pathlib.Path) -> None:
-    argv = ["go", "build", "-mod=readonly", "-buildvcs=false", "-ldflags", target.ldflags]
+def _compile(target: Target, output: pathlib.Path) -> None:
+    argv = ["go", "build", "-mod=readonly", "-buildvcs=false", "-tags", target.tags, "-ldflags", target.ldflags]
     started = time.monotonic()
     _say(f"building {target.name} into {target.folder.name} (the first build of all takes about 10 min)")
     with tempfile.TemporaryFile("w+") as log:
@@ -194,7 +195,8 @@ def _ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 @contextlib.contextmanager
-def _lock(path: pathlib.Path) -> Iterator[None]:
+def lock(path: pathlib.Path) -> Iterator[None]:
+    """Hold the lock file `path`; says so when another run holds it, and waits."""
     with open(path, "w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
