@@ -112,7 +112,8 @@ class Recording:
 
     def rows(self, now: float) -> Iterator[Row]:
         """A row for each job, in order of submission; times from the first one on."""
-        ordered = sorted(self._jobs.values(), key=lambda job: (job.submitted, job.name))
+        # times of creation are whole seconds; jobs of one second stay in the order in which they were seen
+        ordered = sorted(self._jobs.values(), key=lambda job: job.submitted)
         for job in ordered:
             if not job.pods:
                 continue

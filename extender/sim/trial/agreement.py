@@ -93,7 +93,8 @@ class Judge:
                 continue
             says = self._says(decision.kind, work, row)
             if says:
-                self.found.apart.append(f"{decision.kind.value} {decision.job} {decision.host}: {says}".rstrip())
+                what = " ".join(filter(None, (decision.kind.value, decision.job, decision.host)))
+                self.found.apart.append(f"{what}: {says}")
             else:
                 self.found.agreed[decision.kind] += 1
         return self.found
@@ -111,7 +112,7 @@ class Judge:
             return says
         says = self._placed(pod, row)
         self._nominated.pop(pod, None)
-        self.cluster.bind(pod, row, float(self._numbers))
+        self.cluster.put(pod, row, float(self._numbers))  # it is a fact, whatever the model says of it
         return says
 
     def _placed(self, pod: Pod, row: int) -> str:
@@ -121,7 +122,7 @@ class Judge:
         fitting = np.flatnonzero(self.cluster.fitting(pod.ask, free))
         if row not in fitting:
             return "it does not fit there"
-        scores = self._hosts.scores(pod.ask, free, fitting)
+        scores = self._hosts.scores(pod.ask, self.cluster.free, fitting)  # it knows nothing of room that is kept
         left_out = max(len(fitting) - scored_of(len(self._rows)), 0)
         own = int(scores[fitting == row][0])
         higher = (scores[:, None] < scores[None, :]).sum(axis=1)

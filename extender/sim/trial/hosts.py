@@ -28,9 +28,13 @@ class Hosts:
         self._from = 0
         self._draws = itertools.count()
 
-    def choose(self, ask: Ask, free: Ints) -> int | None:
-        """The host for a pod with this free; None when it fits nowhere."""
-        best = self.best(ask, free, self._found(self._cluster.fitting(ask, free)))
+    def choose(self, ask: Ask, free: Ints, kept: Ints | None = None) -> int | None:
+        """The host for a pod with this free; None when it fits nowhere.
+
+        `kept`: what is free without room that is kept for others. Filters know of it, and scores do not.
+        """
+        fitting = self._cluster.fitting(ask, free if kept is None else kept)
+        best = self.best(ask, free, self._found(fitting))
         if not len(best):
             return None
         return int(best[int(chance.unit(self._seed, "tie", next(self._draws)) * len(best))])

@@ -77,7 +77,7 @@ class PodByPod:
         what = (pod.ask, pod.work.job.priority)
         row = self._fitting_nominated(pod)
         if row is None and what not in self._hopeless:
-            row = self._hosts.choose(pod.ask, self._free_for(pod))
+            row = self._hosts.choose(pod.ask, self._cluster.free, self._free_for(pod))
         if row is not None:
             self._nominated.pop(pod, None)
             self._waiting.drop(pod)
