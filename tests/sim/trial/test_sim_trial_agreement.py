@@ -61,6 +61,14 @@ CASES = {
         ],
         [],
     ),
+    "room that is kept does not make another host better": (
+        *(hosts(2), URGENT),
+        [
+            *((PLACED, "low", "h0"), (PLACED, "mid", "h1"), (REFUSED, "high", ""), (MADE_ROOM, "high", "h0")),
+            *((LEFT, "low", "h0"), (PLACED, "small", "h1")),
+        ],
+        ["placed small h1: it scores 171 there, and higher on 1 of 2, up to 172"],
+    ),
 }
 
 
