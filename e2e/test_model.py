@@ -39,6 +39,7 @@ PACKING = {
 KINDS = {"A100": (8, 96, 768), "V100": (4, 48, 256), "T4": (2, 32, 128), "none": (0, 64, 128)}
 #: seconds of the trace; there they only order what happens
 ENDS, LATE, FOR_EVER = 50, 100, 100_000_000
+URGENT = 1000
 #: the log is quiet for so long when all has been tried: a first back-off is a second
 QUIET_SECONDS = 1.5
 
@@ -84,7 +85,6 @@ def jobs(case: Case) -> list[Job]:
     found = []
     for number in range(PODS):
         urgent = number >= PODS - case.urgent
-        priority = 100 if urgent else draw.choice([0, 0, 0, 10])
         gpus = draw.choice([1, 1, 2, 4] if urgent else [0] * 9 + [1] * 5 + [2])
         found.append(
             Job(
@@ -95,7 +95,7 @@ def jobs(case: Case) -> list[Job]:
                 gpus=gpus,
                 cpu=draw.choice([1000, 1500, 4000, 8000, 15000, 24000]),
                 memory=draw.choice([1000, 8192, 30000, 65536, 100000]),
-                priority=priority,
+                priority=URGENT if urgent else 0,
                 models=draw.choice(["", "", "", "A100", "A100|V100", "T4"]) if 0 < gpus <= 2 else "",
             )
         )
@@ -110,16 +110,12 @@ def pod(job: Job, namespace: str, generation: int) -> objects.Object:
     terms = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}
     spec: dict[str, Any] = {
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
-        **({"priorityClassName": _class(namespace, job.priority)} if job.priority else {}),
+        **({"priorityClassName": namespace} if job.priority else {}),
     }
     return objects.pod(
         f"{job.name}-{generation}", namespace, job.gpus, scheduler=SCHEDULER, cpu=f"{job.cpu}m",
         memory=f"{job.memory}Mi", spec=spec,
     )  # fmt: skip
-
-
-def _class(namespace: str, priority: int) -> str:
-    return f"{namespace}-p{priority}"
 
 
 class Play:
@@ -210,8 +206,7 @@ def test_the_model_decides_as_the_real_one(
         labels = {MODEL: model, RUN: namespace}
         names = make_nodes(count, gpus, cpu=str(cpu), memory=f"{gib}Gi", labels=labels, kwok=False)
         hosts += [(name, str(gpus), str(1000 * cpu), str(1024 * gib), model) for name in names]
-    classes = {_class(namespace, priority): priority for priority in (10, 100)}
-    with scenes.priority_classes(kube, **classes):
+    with scenes.priority_classes(kube, **{namespace: URGENT}):
         found = Play(cluster, namespace, case).play()
     columns = ("job", *(field.name for field in dataclasses.fields(Job)[1:]), "pods", "queue")
     trace = [columns, *((*map(str, dataclasses.astuple(job)), "1", "q") for job in jobs(case))]

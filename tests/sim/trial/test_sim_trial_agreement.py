@@ -129,14 +129,14 @@ def test_the_command_says_how_far_they_agree(tmp_path: pathlib.Path) -> None:
     status, out, _ = agree(tmp_path, HEAD + "placed,a,h1\nplaced,b,h0\n")
     assert status == console.HELD
     assert "placed: the model agrees with 2 of 2, 100.0 %" in out
-    assert "CPU allocated in the end: 26.67 % by the real one, 26.67 % by the model" in out
+    assert "CPU allocated in the end: 26.67 % by the real one, 26.67 to 26.67 % by the model" in out
 
 
 @pytest.mark.parametrize(
     ("decisions", "said"),
     [
         # it agrees with each, and yet half of all was never placed
-        ("placed,a,h1\n", "GPUs allocated in the end: 6.25 % by the real one, 12.50 % by the model"),
+        ("placed,a,h1\n", "GPUs allocated in the end: 6.25 % by the real one, 12.50 to 12.50 % by the model"),
         ("placed,a,h0\nplaced,b,h1\n", "placed: the model agrees with 1 of 2, 50.0 %"),
     ],
 )
