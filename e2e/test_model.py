@@ -66,16 +66,18 @@ class Case:
     strategy: Mapping[str, Any] | None = None
     #: pods that come late, with high priority
     urgent: int = 0
+    #: percent of the usual CPU that pods ask for
+    size: int = 100
     seed: int = 1
 
 
-FEW = {"A100": 20, "V100": 20, "T4": 20, "none": 20}
-MANY = {"A100": 10, "V100": 20, "T4": 60, "none": 15}
+FEW = {"A100": 15, "V100": 15, "T4": 15, "none": 15}
+MANY = {"A100": 3, "V100": 10, "T4": 75, "none": 17}
 CASES = {
     "LeastAllocated, its default": Case(FEW),
     "MostAllocated over CPU, memory and GPUs": Case(FEW, PACKING),
     "priority preemption": Case(FEW, urgent=10, seed=2),
-    "of 105 nodes a part is scored": Case(MANY, seed=3),
+    "of 105 nodes a part is scored": Case(MANY, size=120, seed=3),
 }
 
 
@@ -85,7 +87,7 @@ def jobs(case: Case) -> list[Job]:
     found = []
     for number in range(PODS):
         urgent = number >= PODS - case.urgent
-        gpus = draw.choice([1, 1, 2, 4] if urgent else [0] * 9 + [1] * 5 + [2])
+        gpus = draw.choice([1, 1, 2, 4] if urgent else [0] * 10 + [1] * 4 + [2])
         found.append(
             Job(
                 name=f"j{number:04}",
@@ -93,8 +95,8 @@ def jobs(case: Case) -> list[Job]:
                 # there is room for the first ones, so none that ends is still waiting then
                 duration=ENDS if number < PODS / 2 and draw.random() < 0.2 else FOR_EVER,
                 gpus=gpus,
-                cpu=draw.choice([1000, 1500, 4000, 8000, 15000, 24000]),
-                memory=draw.choice([1000, 8192, 30000, 65536, 100000]),
+                cpu=draw.choice([1000, 1500, 4000, 8000, 12000, 15000]) * case.size // 100,
+                memory=draw.choice([1000, 8192, 16384, 30000, 65536]),
                 priority=URGENT if urgent else 0,
                 models=draw.choice(["", "", "", "A100", "A100|V100", "T4"]) if 0 < gpus <= 2 else "",
             )

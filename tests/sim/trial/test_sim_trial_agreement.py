@@ -58,6 +58,7 @@ CASES = {
         [
             *((PLACED, "low", "h0"), (PLACED, "mid", "h1"), (REFUSED, "high", ""), (MADE_ROOM, "high", "h0")),
             *((LEFT, "low", "h0"), (REFUSED, "low", ""), (PLACED, "small", "h0"), (PLACED, "high", "h0")),
+            *((LEFT, "high", "h0"), (PLACED, "low", "h0")),  # and then it is kept no more
         ],
         [],
     ),
