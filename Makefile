@@ -60,11 +60,21 @@ TRACES ?= ../shared/data/traces
 OPENB := $(TRACES)/alibaba-openb-2023
 REPLAY := $(BIN)/python -m extender.sim trace replay
 
+SHOCKWAVE := $(TRACES)/shockwave/tacc_32gpus_120jobs.csv
+SIA := $(TRACES)/sia/philly_workload-1.csv --longest 28800
+TIRESIAS := $(TRACES)/tiresias/60_job.csv
+OPENB_FILES := $(OPENB)/openb_pod_list_default.csv $(OPENB)/openb_node_list_gpu_node.csv
+SEEDS ?= 1
+
 bench-trace: $(INSTALLED) ## traces replayed (simulated) under Muster and models of others, reports in build/trace; needs the traces
-	@$(REPLAY) $(TRACES)/shockwave/tacc_32gpus_120jobs.csv --hosts 4 --load 1.0 --seeds 3 --ablations --out build/trace/shockwave
-	@$(REPLAY) $(TRACES)/sia/philly_workload-1.csv --hosts 16 --load 1.0 --longest 86400 --seeds 3 --out build/trace/sia
-	@$(REPLAY) $(TRACES)/tiresias/60_job.csv --hosts 4 --load 1.0 --seeds 3 --out build/trace/tiresias
-	@$(REPLAY) $(OPENB)/openb_pod_list_default.csv $(OPENB)/openb_node_list_gpu_node.csv --load 0.05 --longest 86400 --out build/trace/openb
+	@$(REPLAY) $(SHOCKWAVE) --hosts 4 --load 0.48 --seeds $(SEEDS) --png --out build/trace/shockwave-light
+	@$(REPLAY) $(TIRESIAS) --hosts 4 --load 0.5 --seeds $(SEEDS) --png --out build/trace/tiresias-light
+	@$(REPLAY) $(SIA) --hosts 16 --load 0.62 --seeds $(SEEDS) --png --out build/trace/sia-light
+	@$(REPLAY) $(SHOCKWAVE) --hosts 4 --load 1.2 --seeds $(SEEDS) --ablations --png --out build/trace/shockwave
+	@$(REPLAY) $(TIRESIAS) --hosts 2 --load 2 --seeds $(SEEDS) --png --out build/trace/tiresias
+	@$(REPLAY) $(SIA) --hosts 16 --load 2 --seeds $(SEEDS) --png --out build/trace/sia
+	@$(REPLAY) $(SIA) --hosts 8 --load 3 --seeds $(SEEDS) --png --out build/trace/sia-narrow
+	@$(REPLAY) $(OPENB_FILES) --load 0.05 --longest 86400 --seeds $(SEEDS) --png --out build/trace/openb
 
 kind-config: ## print the configuration for `kind create cluster --config`
 	@cat manifests/kind/kind.yaml

@@ -10,6 +10,7 @@ are of `core.explain`, and what stands in objects was made of them.
     stated        what objects say of a group, in the form of the live answers
     manifests     pods and groups in files
     why, gangs, queues, top, nodes, history, plan, events: one command each: `gather` reads, `show` makes lines
+    record, recording: a trace of what runs, into files on this machine
     tables        columns, colours, and what may not reach a terminal
     completion    for bash, zsh and fish
 """

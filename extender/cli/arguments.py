@@ -7,6 +7,7 @@ and completion is asked at each press of a key.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 #: prints scripts for shells, and answers them
 COMPLETION, ASK = "completion", "ask"
 SHELLS = ("bash", "zsh", "fish")
+#: seconds of the letters behind spans of time
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,19 @@ def _depth(text: str) -> int:
     return int(text)
 
 
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 8 and int(text)):
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a whole number from 1")
+    return int(text)
+
+
+def _span(text: str) -> float:
+    found = re.fullmatch(r"([0-9]{1,6})([smhd])", text, re.ASCII)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no time such as 90m, 24h or 2d")
+    return float(int(found[1]) * UNITS[found[2]])
+
+
 _NAME = _argument("name", metavar="NAME", help="a group, or pod/NAME; kind:NAME where several have the name")
 _RESOURCE = _argument("--resource", metavar="NAME", help="of this resource (GPUs; cpu where there are none)")
 _POOL = _argument("--pool", metavar="LABEL", help="the label of nodes that names their pool")
@@ -62,6 +78,11 @@ _LOG = _argument("--log", metavar="PATH", help="for queues: on the day in this d
 _WATCH = _argument("-w", "--watch", action="store_true", help="go on with those to come")
 _SINCE = _argument("--since", metavar="TIME", default="24h", help="so long ago (90m, 24h, 2d), or a time (24h)")
 _COMPARE = _argument("--compare", metavar="TIME", help="before and after this time, side by side")
+_INTO = _argument("-f", "--filename", metavar="FILE", required=True, help="CSV of jobs; hosts go into one beside it")
+_FOR = _argument("--for", dest="seconds", type=_span, metavar="TIME", help="end after so long (90m, 24h, 2d)")
+_MOST = _argument(
+    "--most", type=_number, default=100_000, metavar="N", help="end when there are more jobs (%(default)s)"
+)
 
 COMMANDS = (
     Command("why", "why a group, or a pod of it, is waiting, and why it was evicted", (_NAME,)),
@@ -81,6 +102,12 @@ COMMANDS = (
         "migrate", "which workloads of Volcano and Kueue would move, and what would change", (_ONLY,), everywhere=True
     ),
     Command("events", "decisions, also as they are made", (_WATCH,), everywhere=True),
+    Command(
+        "record",
+        "what is submitted and what runs, into files that traces are replayed from; Ctrl-C ends it",
+        (_INTO, _FOR, _MOST),
+        everywhere=True,
+    ),
 )
 
 ALL = _argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")

@@ -16,7 +16,22 @@ from typing import Any, TextIO
 import orjson
 import yaml
 
-from extender.cli import drain, events, gangs, history, migrate, nodes, plan, problems, queues, tables, top, usage, why
+from extender.cli import (
+    drain,
+    events,
+    gangs,
+    history,
+    migrate,
+    nodes,
+    plan,
+    problems,
+    queues,
+    record,
+    tables,
+    top,
+    usage,
+    why,
+)
 from extender.cli.cluster import Cluster
 from extender.cli.problems import Problem
 from extender.kube import client, credentials, errors, observing
@@ -83,6 +98,10 @@ COMMANDS: Mapping[str, Command] = {
         lambda cluster, _: events.gather(cluster),
         lambda found, _, now, paint: events.show(found, now, paint),
         "there are no Events of Muster in {where}",
+    ),
+    "record": Command(
+        lambda cluster, told: record.gather(cluster, told.filename, told.seconds, told.most),
+        lambda found, _, __, ___: record.show(found),
     ),
 }
 

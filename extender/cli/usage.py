@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from extender.cli import tables
+from extender.cli.arguments import UNITS
 from extender.cli.cluster import Cluster
 from extender.cli.problems import UNUSABLE, Problem
 from extender.core.series import OF_QUEUE, STATES
@@ -19,7 +20,6 @@ from extender.wire.answers import age, time_text
 from extender.wire.fields import seconds_of
 
 Object = dict[str, Any]
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _USED = "used %"
 _POOL = ("gpus", _USED, *STATES)
 _TITLES = {"outOfUse": "OUT OF USE"}
@@ -30,7 +30,7 @@ MEND = "say how long ago, as 90m, 24h or 2d, or a time as 2026-01-31T12:00:00Z"
 def moment(text: str, now: float) -> float:
     """The time that a text names: so long ago, or RFC 3339."""
     ago = re.fullmatch(r"([0-9]{1,6})([smhd])", text, re.ASCII)
-    found = now - int(ago[1]) * _UNITS[ago[2]] if ago else seconds_of(text)
+    found = now - int(ago[1]) * UNITS[ago[2]] if ago else seconds_of(text)
     if found is None:
         raise Problem(f"{text[:40]!r} is no time", MEND, UNUSABLE)
     return found

@@ -25,6 +25,7 @@ from extender.sim import day_report, logbook, manifests, reading, replay, runner
 from extender.sim.fields import Fault
 from extender.sim.report import Report
 from extender.sim.traces import console as traces
+from extender.sim.trial import beside_real
 from extender.sim.trial import console as trial
 from extender.sim.watching import Result
 
@@ -72,7 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     anew = commands.add_parser("day", help="play what a decision log has on record with other queues, and compare")
     anew.add_argument("files", nargs="+", metavar="FILE", help="files of a decision log, or its folder")
     anew.add_argument("--queues", required=True, metavar="FILE", help="Queue objects as they would be")
-    trial.add(traces.add(commands))
+    actions = traces.add(commands)
+    trial.add(actions)
+    beside_real.add(actions)
     scenario = commands.add_parser("scenario", help="run scenario files and check what they want")
     scenario.add_argument("files", nargs="+", metavar="FILE", help="a YAML list of reports")
     scenario.add_argument("--id", action="append", default=[], help="only the report of this id; may be repeated")
@@ -134,12 +137,16 @@ def _day(paths: Sequence[str], queues: str, out: TextIO, errors: TextIO) -> int:
 
 
 def _trace(told: argparse.Namespace, out: TextIO, errors: TextIO) -> int:
+    held = True
     try:
-        (trial if told.action == "replay" else traces).run(told, out, errors)
+        if told.action == "agree":
+            held = beside_real.run(told, out)
+        else:
+            (trial if told.action == "replay" else traces).run(told, out, errors)
     except Fault as fault:
         print(f"cannot read {fault}", file=errors)
         return UNREADABLE
-    return HELD
+    return HELD if held else FELL_SHORT
 
 
 def _replaying(path: pathlib.Path, errors: TextIO, so_far: replay.Outcome) -> None:

@@ -250,6 +250,7 @@ async def test_events_go_on_as_they_are_made_and_say_when_the_api_server_is_away
                 "nodes",
                 "plan",
                 "queues",
+                "record",
                 "top",
                 "usage",
                 "why",

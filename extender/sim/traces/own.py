@@ -1,4 +1,4 @@
-"""A user's own CSV of jobs, and of hosts.
+"""A user's own CSV of jobs, and of hosts, as `kubectl muster record` writes them too.
 
 Takes rows, gives jobs or hosts; must not read files.
 """
@@ -11,7 +11,10 @@ from extender.sim.traces.table import Row
 
 JOBS = frozenset({"job", "submitted", "duration", "pods", "gpus"})
 TAKES = "job, submitted (s), duration (s), pods, gpus of each pod; and cpu (millicores), memory (MiB), queue, priority"
-MAKES = "where such a column or cell is missing: priority 0; " + made.ASK_RULE + "; " + made.QUEUES_RULE
+MAKES = "where such a column or cell is missing: priority 0; " + "; ".join(
+    (made.RUNTIMES_RULE, made.ASK_RULE, made.QUEUES_RULE)
+)
+_LOWEST = -(2**31)
 HOSTS = frozenset({"host", "gpus"})
 HOSTS_TAKE = "host, gpus; and cpu (millicores), memory (MiB), model, where they are given"
 HOSTS_MAKE = "where they are not: 12 cores and 128 GiB with each GPU"
@@ -33,11 +36,11 @@ def job(row: Row, place: int, seed: int) -> Job:
     return Job(
         name,
         table.number(row, "submitted"),
-        max(table.number(row, "duration"), 1.0),
+        max(table.number(row, "duration"), 1.0) if row.get("duration", "").strip() else made.runtime(seed, name),
         table.whole(row, "pods", least=1, most=4096),
         ask,
         queue,
-        table.whole(row, "priority", default=0),
+        table.whole(row, "priority", least=_LOWEST, default=0),
     )
 
 

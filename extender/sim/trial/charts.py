@@ -43,6 +43,12 @@ def lines(title: str, unit: str, curves: Mapping[str, Sequence[tuple[float, floa
     return "\n".join([*parts, "</svg>"])
 
 
+def size(svg: str) -> tuple[int, int]:
+    """Width and height of a chart."""
+    words = svg.split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split()
+    return int(words[0]), int(words[1])
+
+
 def bars(title: str, values: Mapping[str, float], places: int) -> str:
     """A bar for each name, with its number."""
     most = max(values.values(), default=0.0) or 1.0

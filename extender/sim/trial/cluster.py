@@ -124,9 +124,13 @@ class Cluster:
             raise Broken(f"{pod.uid} is bound though it is {pod.state.name}")
         if not self.accepted(pod.ask)[row]:
             raise Broken(f"{pod.uid} is bound to a host of a model that it does not take")
-        self.free[row] -= self.row_of(pod.ask)
-        if self.free[row].min() < 0:
+        if (self.free[row] < self.row_of(pod.ask)).any():
             raise Broken(f"{pod.uid} is bound to {self.hosts[row].name}, which has no room for it")
+        self.put(pod, row, now)
+
+    def put(self, pod: Pod, row: int, now: float) -> None:
+        """The same without a look at what is free."""
+        self.free[row] -= self.row_of(pod.ask)
         pod.row, pod.bound_at = row, now
         self.on[row][pod.uid] = pod
         self._move(pod, State.ON_HOST)

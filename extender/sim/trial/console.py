@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from extender.sim.fields import Fault
 from extender.sim.traces import console as traces
-from extender.sim.trial import page, policies, runs, scaling, tables
+from extender.sim.trial import page, photographs, policies, runs, scaling, tables
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -36,6 +36,9 @@ def add(actions: Commands) -> None:
     told.add_argument("--ablations", action="store_true", help="Muster with each part off in turn, too")
     told.add_argument("--at-once", type=_some, default=os.cpu_count() or 1, metavar="N", help="replays at a time")
     told.add_argument("--out", type=pathlib.Path, metavar="FOLDER", help="write report.html and CSV tables there")
+    told.add_argument(
+        "--png", action="store_true", help="write charts as PNGs there too, by a Chromium if there is one"
+    )
 
 
 def run(told: argparse.Namespace, out: TextIO, errors: TextIO) -> None:
@@ -61,6 +64,9 @@ def run(told: argparse.Namespace, out: TextIO, errors: TextIO) -> None:
         print(f"not the best in {line}", file=out)
     if told.out is not None:
         _write(told.out, page.files(trace, results, command(told, names)))
+        missing = photographs.take(page.pictures(results), told.out) if told.png else ""
+        if missing:
+            print(missing, file=errors)
 
 
 def command(told: argparse.Namespace, names: list[str]) -> str:

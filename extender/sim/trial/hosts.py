@@ -28,9 +28,13 @@ class Hosts:
         self._from = 0
         self._draws = itertools.count()
 
-    def choose(self, ask: Ask, free: Ints) -> int | None:
-        """The host for a pod with this free; None when it fits nowhere."""
-        best = self.best(ask, free, self._found(self._cluster.fitting(ask, free)))
+    def choose(self, ask: Ask, free: Ints, kept: Ints | None = None) -> int | None:
+        """The host for a pod with this free; None when it fits nowhere.
+
+        `kept`: what is free without room that is kept for others. Filters know of it, and scores do not.
+        """
+        fitting = self._cluster.fitting(ask, free if kept is None else kept)
+        best = self.best(ask, free, self._found(fitting))
         if not len(best):
             return None
         return int(best[int(chance.unit(self._seed, "tie", next(self._draws)) * len(best))])
@@ -39,13 +43,17 @@ class Hosts:
         """Of these hosts those with the highest score."""
         if len(rows) < 2:
             return rows
-        scores = self._scores(self._cluster.total[rows], free[rows], self._cluster.row_of(ask))
+        scores = self.scores(ask, free, rows)
         found: Ints = rows[scores == scores.max()]
         return found
 
+    def scores(self, ask: Ask, free: Ints, rows: Ints) -> Ints:
+        """The score of each of these hosts."""
+        return self._scores(self._cluster.total[rows], free[rows], self._cluster.row_of(ask))
+
     def _found(self, fits: Mask) -> Ints:
         number = len(fits)
-        enough = _enough(number)
+        enough = scored_of(number)
         order = (np.arange(number) + self._from) % number
         places = np.flatnonzero(fits[order])
         looked_at = number if len(places) < enough else int(places[enough - 1]) + 1
@@ -54,8 +62,8 @@ class Hosts:
         return found
 
 
-def _enough(number: int) -> int:
-    """So many hosts that fit are scored; percentageOfNodesToScore is not set."""
+def scored_of(number: int) -> int:
+    """So many hosts that fit are scored, of so many in all; percentageOfNodesToScore is not set."""
     if number < _ALL_UP_TO:
         return number
     return max(number * max(50 - number // 125, 5) // 100, _ALL_UP_TO)

@@ -12,6 +12,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from extender.core import gate_messages as gm
 from extender.core import messages, model
@@ -19,10 +20,11 @@ from extender.core.decisions import Placed
 from extender.core.engine import Engine
 from extender.core.gate import Gate
 from extender.core.ids import QUEUE_GATE, GroupKey, NodeName, PodUid, QueueName, Source
-from extender.core.resources import CPU, GPU, MEMORY, PODS, amounts
+from extender.core.resources import CPU, GPU, MEMORY, PODS, Amounts, amounts
 from extender.core.view import Member
 from extender.core.world import World
 from extender.sim.api import EPOCH
+from extender.sim.traces import chance
 from extender.sim.traces.common import HOST_PODS, Ask, Job
 from extender.sim.trial.cluster import Broken, Pod, State
 from extender.sim.trial.replay import Stage
@@ -48,10 +50,14 @@ class Options:
     durations: bool = True
     #: what they say of it is wrong by this factor
     duration_factor: float = 1.0
+    #: each says something else, from a tenth to ten times
+    guessed: bool = False
     #: gangs prefer one rack
     topology: bool = True
     #: queues of equal parts of all GPUs; else all in one queue
     queues: bool = True
+    #: what queues deserve is stated: by all of them, by the first one alone, for all GPUs, or by none
+    deserved: Literal["equal", "first", "none"] = "equal"
     #: borrowed room is taken back, and lower priority makes room; else groups are not preemptible
     preemption: bool = True
 
@@ -92,9 +98,9 @@ class Ours:
         self._both(messages.TopologySeen(model.Topology("racks", (RACK_LABEL,))))
         if self._options.queues:
             names = sorted(queues)
-            part = amounts({GPU: sum(host.gpus for host in hosts) // len(names)})
+            parts = self._deserved(names, sum(host.gpus for host in hosts))
             for name in names:
-                queue = model.Queue(QueueName(name), deserved=part, reclaimable=self._options.preemption)
+                queue = model.Queue(QueueName(name), deserved=parts[name], reclaimable=self._options.preemption)
                 self._both(messages.QueueSeen(queue))
         self._hear(messages.OpenQueuesSeen(None))
         self._hear_gate(gm.Synced())
@@ -102,6 +108,14 @@ class Ours:
         self._hear(messages.HoldsSeen(()))
         self._hear(messages.ActivityChanged(True))
         self._settle()
+
+    def _deserved(self, names: Sequence[str], gpus: int) -> dict[str, Amounts]:
+        match self._options.deserved:
+            case "equal":
+                return {name: amounts({GPU: gpus // len(names)}) for name in names}
+            case "first":
+                return {name: amounts({GPU: 0 if number else gpus}) for number, name in enumerate(names)}
+        return dict.fromkeys(names, amounts({}))
 
     # --- what happens ---------------------------------------------------------------------------
 
@@ -180,7 +194,10 @@ class Ours:
     def _declared(self, job: Job) -> int | None:
         if not self._options.durations:
             return None
-        return max(1, round(job.duration * self._options.duration_factor))
+        factor = self._options.duration_factor
+        if self._options.guessed:
+            factor *= 10 ** (2 * chance.unit(0, "guess", job.name) - 1)
+        return max(1, round(job.duration * factor))
 
     def _shape(self, ask: Ask) -> model.Shape:
         found = self._shapes.get(ask)

@@ -1,13 +1,15 @@
 """The report: one page that needs nothing beside it, and tables as CSV.
 
 Takes results and the command that gives them again, gives files' texts; must not write them, nor say when it was made:
-the same command gives the same bytes. Charts are SVG inside the page: nothing that we depend on draws PNGs.
+the same command gives the same bytes. Charts are SVG inside the page.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import math
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -58,7 +60,11 @@ def page(trace: Trace, results: Sequence[Result], command: str) -> str:
         _table(tables.means(results)),
         "<h2>Where Muster is not the best</h2>",
         _list(tables.behind(results)) or "<p>In none of these figures.</p>",
-        *_pictures(results),
+        "<h2>Shares of queues</h2><p>Mean GPUs over the window. The fair share is what a queue asks for, as far as none"
+        " gets more than another that asks for more. Jain's index is of what each had by what was fair.</p>",
+        _table(tables.shares(results)),
+        "<h2>Charts</h2>",
+        *pictures(results).values(),
         "<h2>What is compared</h2>",
         _list(f"{name}: {policies.EVERY[name].about}" for name in tables.names(results)),
         "<h2>Rules of the replay</h2>",
@@ -78,21 +84,25 @@ def _numbered(command: str, seeds: Sequence[int]) -> str:
     return f"<p>Seeds {named}. The same numbers come of:</p>" + _pre([command])
 
 
-def _pictures(results: Sequence[Result]) -> Iterable[str]:
+def pictures(results: Sequence[Result]) -> dict[str, str]:
+    """The charts by the names of their files, as SVG."""
     first = min(result.seed for result in results)
     shown = [result for result in results if result.seed == first]
-    yield f"<h2>Over time</h2><p>Seed {first}.</p>"
     useful = {one.policy: [(sample.at, float(sample.useful)) for sample in one.figures.samples] for one in shown}
-    yield charts.lines("GPUs that do useful work", "GPUs", useful, float(shown[0].gpus))
     lost = {one.policy: [(sample.at, sample.fragments) for sample in one.figures.samples] for one in shown}
     most = max((value for points in lost.values() for _, value in points), default=1.0)
-    yield charts.lines("Free GPUs that a pod of this workload has no use for", "GPUs", lost, most)
-    yield "<h2>Side by side</h2>"
-    for place in _CHARTED:
-        figure = tables.FIGURES[place]
+    titles = ("GPUs that do useful work", "Free GPUs that a pod of this workload has no use for")
+    found = {
+        "useful-over-time": charts.lines(f"{titles[0]} (seed {first})", "GPUs", useful, float(shown[0].gpus)),
+        "of-no-use-over-time": charts.lines(f"{titles[1]} (seed {first})", "GPUs", lost, most),
+    }
+    for figure in (tables.FIGURES[place] for place in _CHARTED):
         better = "more is better" if figure.more_is_better else "less is better"
-        values = {name: tables.mean(results, name, figure) for name in tables.names(results)}
-        yield charts.bars(f"{figure.name} ({better})", values, figure.places)
+        means = {name: tables.mean(results, name, figure) for name in tables.names(results)}
+        values = {name: value for name, value in means.items() if not math.isnan(value)}
+        name = re.sub(r"[^a-z0-9]+", "-", figure.name.lower()).strip("-")
+        found[name] = charts.bars(f"{figure.name} ({better})", values, figure.places)
+    return found
 
 
 def _table(rows: tables.Rows) -> str:

@@ -6,16 +6,22 @@ spreading, affinity between pods, volumes), and the time that a cycle takes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from extender.sim.traces import chance
 from extender.sim.traces.common import Ask
-from extender.sim.trial.cluster import Cluster, Ints, Pod, State
+from extender.sim.trial.cluster import Cluster, Ints, Mask, Pod, State
 from extender.sim.trial.hosts import Hosts
 from extender.sim.trial.replay import Stage
 from extender.sim.trial.scoring import Scores
 from extender.sim.trial.waiting import Waiting
+
+#: victims are looked for until this part of all hosts has some, and this many: its defaults
+_CANDIDATES_PERCENT, _CANDIDATES = 10, 100
 
 
 class PodByPod:
@@ -25,6 +31,8 @@ class PodByPod:
         self._stage = stage
         self._cluster = stage.cluster
         self._hosts = Hosts(stage.cluster, scores, seed)
+        self._seed = seed
+        self._searches = itertools.count()
         self._waiting: Waiting[Pod] = Waiting()
         #: pods that are not to be tried any more
         self._withdrawn: set[Pod] = set()
@@ -67,7 +75,9 @@ class PodByPod:
 
     def _try(self, pod: Pod, now: float) -> None:
         what = (pod.ask, pod.work.job.priority)
-        row = None if what in self._hopeless else self._hosts.choose(pod.ask, self._free_for(pod))
+        row = self._fitting_nominated(pod)
+        if row is None and what not in self._hopeless:
+            row = self._hosts.choose(pod.ask, self._cluster.free, self._free_for(pod))
         if row is not None:
             self._nominated.pop(pod, None)
             self._waiting.drop(pod)
@@ -77,44 +87,75 @@ class PodByPod:
         if what not in self._hopeless and not self._preempt(pod, now):
             self._hopeless.add(what)
 
+    def _fitting_nominated(self, pod: Pod) -> int | None:
+        """The host that victims left for the pod; it is tried first, and taken when the pod fits there."""
+        row = self._nominated.get(pod)
+        if row is None or not self._cluster.fitting(pod.ask, self._free_for(pod))[row]:
+            return None
+        return row
+
     def _free_for(self, pod: Pod) -> Ints:
-        """What is free, less what is kept for others of no less priority whose victims have left."""
-        priority = pod.work.job.priority
-        kept = [(o, row) for o, row in self._nominated.items() if o is not pod and o.work.job.priority >= priority]
-        if not kept:
-            return self._cluster.free
-        free = self._cluster.free.copy()
-        for other, row in kept:
-            free[row] -= self._cluster.row_of(other.ask)
-        return free
+        return free_for(self._cluster, self._nominated, pod)
 
     def _preempt(self, pod: Pod, now: float) -> bool:
         """Evict the least important pods of one host that make room; False when no host has them."""
-        found = preempting(self._cluster, pod, self._free_for(pod))
-        if found is None:
+        choices = self._choices(pod)
+        if not choices:
             return False
-        row, victims = found
-        self._nominated[pod] = row
-        heirs = [self._stage.evict(victim) for victim in victims]
+        chosen = min(choices, key=lambda choice: choice.cost)
+        self._nominated[pod] = chosen.row
+        heirs = [self._stage.evict(victim) for victim in chosen.victims]
         self.freed(now)
         self.submitted(heirs, now)
         return True
 
-
-def preempting(cluster: Cluster, pod: Pod, free: Ints) -> tuple[int, list[Pod]] | None:
-    """The host on which the least important victims are, and these; None when their leaving would not do anywhere."""
-    row_of = cluster.row_of(pod.ask)
-    best: tuple[tuple[int, int, int, float], int, list[Pod]] | None = None
-    for row in np.flatnonzero(cluster.accepted(pod.ask) & (cluster.total >= row_of).all(axis=1)):
-        victims = _victims(cluster, pod, int(row), free[row] - row_of)
-        if victims:
-            key = _cost(victims)
-            if best is None or key < best[0]:
-                best = (key, int(row), victims)
-    return None if best is None else best[1:]
+    def _choices(self, pod: Pod) -> list[Choice]:
+        """Some of the hosts on which victims make room: the search begins anywhere, and ends when it has enough."""
+        rows = possible(self._cluster, pod)
+        begin = int(chance.unit(self._seed, "offset", next(self._searches)) * len(rows))
+        free = self._free_for(pod)
+        found = (choice_on(self._cluster, pod, row, free) for row in (*rows[begin:], *rows[:begin]))
+        enough = max(len(self._cluster.hosts) * _CANDIDATES_PERCENT // 100, _CANDIDATES)
+        return list(itertools.islice((choice for choice in found if choice is not None), enough))
 
 
-def _cost(victims: Sequence[Pod]) -> tuple[int, int, int, float]:
+def free_for(cluster: Cluster, nominated: Mapping[Pod, int], pod: Pod) -> Ints:
+    """What is free, less what is kept for others of no less priority whose victims have left."""
+    priority = pod.work.job.priority
+    kept = [(o, row) for o, row in nominated.items() if o is not pod and o.work.job.priority >= priority]
+    if not kept:
+        return cluster.free
+    free = cluster.free.copy()
+    for other, row in kept:
+        free[row] -= cluster.row_of(other.ask)
+    return free
+
+
+Cost = tuple[int, int, int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Victims on one host whose leaving makes room, and what is compared between hosts: the least is chosen."""
+
+    row: int
+    victims: list[Pod]
+    cost: Cost
+
+
+def possible(cluster: Cluster, pod: Pod) -> list[int]:
+    """Hosts on which the pod would fit if they were empty."""
+    large_enough: Mask = np.all(cluster.total >= cluster.row_of(pod.ask), axis=1)
+    return [int(row) for row in np.flatnonzero(cluster.accepted(pod.ask) & large_enough)]
+
+
+def choice_on(cluster: Cluster, pod: Pod, row: int, free: Ints) -> Choice | None:
+    """Who would have to leave this host for the pod; None when all of lower priority would not do."""
+    victims = _victims(cluster, pod, row, free[row] - cluster.row_of(pod.ask))
+    return Choice(row, victims, _cost(victims)) if victims else None
+
+
+def _cost(victims: Sequence[Pod]) -> Cost:
     """The highest priority first, then their sum, their number, and how long the most important ones run."""
     ranks = [pod.work.job.priority for pod in victims]
     longest = min(pod.bound_at for pod in victims if pod.work.job.priority == max(ranks))

@@ -68,5 +68,10 @@ ABLATIONS: Mapping[str, Entry] = {
     ),
     "durations x 0.1": Entry("ten times too short", _ours(replace(_ALL, duration_factor=0.1))),
     "durations x 10": Entry("ten times too long", _ours(replace(_ALL, duration_factor=10.0))),
+    "durations guessed": Entry("from ten times too short to ten times too long", _ours(replace(_ALL, guessed=True))),
+    "deserved unset": Entry("queues do not say what they deserve", _ours(replace(_ALL, deserved="none"))),
+    "deserved by one": Entry(
+        "the first queue deserves all, the others do not say", _ours(replace(_ALL, deserved="first"))
+    ),
 }
 EVERY: Mapping[str, Entry] = {**POLICIES, **ABLATIONS}

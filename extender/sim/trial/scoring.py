@@ -26,7 +26,9 @@ def least_allocated(total: Ints, free: Ints, row: Ints) -> Ints:
 def most_allocated(total: Ints, free: Ints, row: Ints) -> Ints:
     """The strategy that packs, over CPU, memory and GPUs alike."""
     used = np.minimum(total - free + row, total)
-    return _mean(used, total, (CPU, MEMORY, GPUS)) + _balance(total, free, row)
+    # an extended resource counts only for pods that ask for it
+    columns = (CPU, MEMORY, GPUS) if row[GPUS] else (CPU, MEMORY)
+    return _mean(used, total, columns) + _balance(total, free, row)
 
 
 def _mean(amounts: Ints, total: Ints, columns: tuple[int, ...]) -> Ints:

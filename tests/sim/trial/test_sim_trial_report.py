@@ -11,7 +11,7 @@ import pytest
 from extender.sim import console
 from extender.sim.traces import formats
 from extender.sim.trial import scaling, tables
-from extender.sim.trial.measures import Figures
+from extender.sim.trial.measures import Figures, Waits
 from extender.sim.trial.runs import Result
 
 OWN = "job,submitted,duration,pods,gpus,queue\n"
@@ -66,18 +66,84 @@ def test_the_page_needs_nothing_beside_it_and_says_how_it_came_about(trace: str,
     assert len(rows) == 1 + 3 * (1 + 5 + 2)
 
 
-def test_what_ours_is_not_the_best_in_is_told_with_the_distance() -> None:
+def result(policy: str, seed: int = 1, **figures) -> Result:
+    some = Waits(1, 0, 0.0, 0.0, 0.0)
+    found = Figures(by_size=dict.fromkeys(("0", "1", "2-7", "8-63", "64+"), some), gangs=some, **figures)
+    return Result(policy, seed, (), 8, found)
+
+
+def test_what_ours_is_not_the_best_in_is_told_with_the_distance_and_what_for() -> None:
     results = [
-        Result("Muster", 1, (), 8, Figures(useful=0.5, evictions=3)),
-        Result("pod by pod", 1, (), 8, Figures(useful=0.6, evictions=3)),
-        Result("Muster", 2, (), 8, Figures(useful=0.6, evictions=1)),
-        Result("pod by pod", 2, (), 8, Figures(useful=0.5, evictions=0)),
+        result("Muster", 1, useful=0.5, evictions=3),
+        result("pod by pod", 1, useful=0.6, evictions=3),
+        result("Muster", 2, useful=0.6, evictions=1),
+        result("pod by pod", 2, useful=0.5, evictions=0),
     ]
-    for result in results:
-        result.figures.by_size = dict.fromkeys(("0", "1", "2-7", "8-63", "64+"), result.figures.gangs)
     assert list(tables.behind(results)) == []  # 1.5 evictions are told as 2
     results[3].figures.useful = 0.7
-    assert "GPUs usefully allocated, %: Muster 55.0, pod by pod 65.0; 10.0 apart" in list(tables.behind(results))
+    (line,) = tables.behind(results)
+    assert line.startswith(
+        "GPUs usefully allocated, %: Muster 55.0, pod by pod 65.0; 10.0 apart. Muster gives it up for"
+    )
+    assert line.endswith("--ablations shows which part costs it.")
+
+
+def test_ablations_are_not_among_those_compared_and_show_which_part_costs_a_figure() -> None:
+    results = [
+        result("Muster", evictions=9, useful=0.5),
+        result("pod by pod", evictions=2, useful=0.6),
+        result("without topology", evictions=8, useful=0.4),
+        result("without preemption", evictions=0, useful=0.5),
+    ]
+    useful, evictions = tables.behind(results)
+    assert evictions.startswith("evictions: Muster 9, pod by pod 2; 7 apart.")
+    assert evictions.endswith("It is 0 without preemption.")
+    assert useful.endswith("No part of ours that can be off costs it.")
+
+
+def test_what_no_job_asks_for_is_none_and_not_the_best() -> None:
+    results = [result("Muster"), result("pod by pod")]
+    for one in results:
+        one.figures.by_size["64+"] = Waits(0, 0, 0.0, 0.0, 0.0)
+    (row,) = [row for row in tables.means(results) if row[0] == "wait of 64 GPUs and more, p95 s"]
+    assert row[1:] == ["none", "none"]
+    assert list(tables.behind(results)) == []
+    place = 2 + [figure.name for figure in tables.FIGURES].index(row[0])
+    assert [row[place] for row in tables.figures(results)[1:]] == ["", ""]
+
+
+def test_queues_are_told_with_their_fair_shares() -> None:
+    results = [result("Muster", had={"a": 3.0, "b": 1.0}, fair={"a": 2.0, "b": 2.0})]
+    results.append(result("Muster", 2, had={"a": 1.0, "b": 2.0}, fair={"a": 2.0, "b": 3.0}))
+    assert tables.shares(results) == [["queue", "fair share", "Muster"], ["a", "2.0", "2.0"], ["b", "2.5", "1.5"]]
+
+
+def test_charts_are_photographed_where_there_is_a_browser_and_else_it_is_said(
+    trace: str, tmp_path, monkeypatch
+) -> None:
+    told = (trace, "--hosts", "2", "--policies", *NAMES, "--at-once", "1", "--png", "--out")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CHROMIUM", raising=False)
+    status, _, errors = replay(*told, str(tmp_path / "none"))
+    assert (status, "no PNGs: there is no chromium" in errors) == (console.HELD, True)
+    monkeypatch.setenv("CHROMIUM", "/bin/false")
+    status, _, errors = replay(*told, str(tmp_path / "fails"))
+    assert (status, "no PNGs: /bin/false failed" in errors) == (console.HELD, True)
+    browser = tmp_path / "browser"
+    browser.write_text('#!/bin/sh\nfor word; do case $word in --screenshot=*) : > "${word#*=}";; esac; done\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("CHROMIUM", str(browser))
+    status, _, errors = replay(*told, str(tmp_path / "some"))
+    assert (status, "PNG" in errors) == (console.HELD, False)
+    assert sorted(path.stem for path in (tmp_path / "some").glob("*.png")) == [
+        "fairness-between-queues-jain",
+        "gpus-usefully-allocated",
+        "of-no-use-over-time",
+        "throughput-lost-to-placement-ring-1",
+        "useful-over-time",
+        "wait-of-64-gpus-and-more-p95-s",
+        "wait-of-gangs-p95-s",
+    ]
 
 
 def test_the_load_is_reached_by_stretching_the_times_between_submissions(trace: str) -> None:
