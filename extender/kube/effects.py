@@ -34,6 +34,8 @@ class Effects:
                 await writes.nominate(self._api, effect.namespace, effect.name, effect.uid, effect.node)
             case messages.Wake():
                 await writes.wake(self._api, effect.namespace, effect.name, effect.uid, effect.token)
+            case messages.Suspend():
+                await self._suspend(effect)
             case messages.SetOpenQueues():
                 await writes.put_open_queues(self._api, self._namespace, effect.names)
             case messages.StateGroup():
@@ -46,6 +48,13 @@ class Effects:
                 await self._note_eviction(effect)
             case _:
                 raise TypeError(f"no write for {type(effect).__name__}")
+
+    async def _suspend(self, effect: messages.Suspend) -> None:
+        switch = effect.switch
+        resource = resources.Resource(switch.group, switch.versions, switch.plural, namespaced=True, optional=True)
+        served = await self._serving(resource)
+        if served is not None:
+            await writes.suspend(self._api, served.path(switch.namespace, switch.name), effect)
 
     async def _state_group(self, effect: messages.StateGroup) -> None:
         served = await self._serving(feeds.GROUP_RESOURCES[effect.key.source])
