@@ -7,7 +7,7 @@ controllers. Must not know what Muster makes of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from e2e import kube as kube_module
@@ -30,6 +30,8 @@ class Case:
     early: int = 0
     #: creates its pods, or what makes them; None: somebody real does
     controller: Callable[[Maker], None] | None = None
+    #: labels of the object
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def resource(self) -> str:
@@ -42,7 +44,7 @@ class Maker:
 
     def __init__(self, api: kube_module.Kube, namespace: str, case: Case) -> None:
         self.kube, self.namespace, self.case = api, namespace, case
-        meta = {"name": case.name, "namespace": namespace}
+        meta = {"name": case.name, "namespace": namespace, "labels": dict(case.labels)}
         spec = _with_templates(case.spec, template(case))
         self.obj = api.create({"apiVersion": case.version, "kind": case.kind, "metadata": meta, "spec": spec})
         if case.controller is not None:

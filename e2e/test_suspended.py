@@ -14,10 +14,11 @@ import pytest
 import yaml
 
 from e2e import kube as kube_module
-from e2e import objects, waiting
+from e2e import objects, owners, waiting
 from e2e.cluster import manifests
 from e2e.cluster.muster import Replica
-from e2e.scenes import SOON, Scene
+from e2e.owners import Case, Maker
+from e2e.scenes import SOON, Scene, priority_classes
 
 MakeNodes = Callable[..., list[str]]
 Object = dict[str, Any]
@@ -25,11 +26,13 @@ LABEL = {"muster.dev/queue-by": "suspension"}
 ADMITTED = "muster.dev/admitted-at"
 COMPONENT = pathlib.Path(manifests.ROOT, "manifests", "components", "queue-by-suspension", "rbac.yaml")
 JOBS = "jobs.batch"
+TEMPLATE = {"template": "TEMPLATE"}
 
 
 @pytest.fixture
-def scene(kube: kube_module.Kube, muster: Replica, namespace: str) -> Scene:
-    return Scene(kube, muster, namespace)
+def scene(kube: kube_module.Kube, answering: Replica, namespace: str) -> Scene:
+    answering.heal()
+    return Scene(kube, answering, namespace)
 
 
 @contextlib.contextmanager
@@ -90,6 +93,17 @@ def wait_suspended(scene: Scene, name: str) -> None:
     waiting.wait_for(lambda: suspended(scene, name) and not pods_of(scene, name), SOON, f"{name} has no pods")
 
 
+def wait_answer(scene: Scene, name: str, **fields: Any) -> Object:
+    """Wait until the live answer about the job has these fields; "" stands for none."""
+    path = f"/apis/visibility.muster.dev/v1alpha1/namespaces/{scene.namespace}/workloads/owner:{name}"
+    return waiting.wait_for(
+        lambda: dict(scene.kube.request("GET", path)["status"]),
+        SOON,
+        f"{name} is answered with {fields}",
+        until=lambda said: all(said.get(field, "") == value for field, value in fields.items()),
+    )
+
+
 def finish(scene: Scene, name: str) -> None:
     """All pods of the job end well."""
     for pod in pods_of(scene, name):
@@ -109,6 +123,90 @@ def test_a_job_waits_without_pods_until_its_queue_has_room(scene: Scene, make_no
     scene.wait_bound("late", 1)
     assert suspended(scene, "second")
     assert pods_of(scene, "second") == []
+    said = wait_answer(scene, "job:second", phase="Pending", reason="QuotaExceeded")
+    assert (said["queue"], said["position"], said["members"]["bound"]) == (scene.namespace, 1, 0)
     finish(scene, "first")
     wait_runs(scene, "second")
+    wait_answer(scene, "job:second", phase="Running", reason="")
+    scene.wait_sound()
+
+
+@pytest.mark.usefixtures("_allowed", "queue")
+def test_who_waits_is_not_forgotten_when_the_extender_starts_anew(scene: Scene, make_nodes: MakeNodes) -> None:
+    make_nodes(1)
+    job(scene, "first")
+    wait_runs(scene, "first")
+    job(scene, "second")
+    wait_answer(scene, "job:second", reason="QuotaExceeded")
+    scene.replica.extender.kill9()
+    finish(scene, "first")
+    scene.replica.heal()
+    wait_runs(scene, "second")
+    scene.wait_sound()
+
+
+@pytest.mark.usefixtures("_allowed", "queue")
+def test_one_that_is_preempted_waits_without_pods_and_runs_again(scene: Scene, make_nodes: MakeNodes) -> None:
+    make_nodes(1)
+    low = job(scene, "low", backoffLimit=0)
+    wait_runs(scene, "low")
+    with priority_classes(scene.kube, **{f"{scene.namespace}-high": 20}):
+        high = {"priorityClassName": f"{scene.namespace}-high"}
+        scene.group("high", 4, queue=scene.namespace)
+        scene.gang("high", 4, spec=high)
+        scene.wait_bound("high", 4)
+        wait_suspended(scene, "low")
+        wait_answer(scene, "job:low", phase="Pending", reason="QuotaExceeded")
+        assert ADMITTED not in scene.kube.get(JOBS, "low", scene.namespace)["metadata"].get("annotations", {})
+        scene.delete(*(pod["metadata"]["name"] for pod in scene.pods("high")))
+        wait_runs(scene, "low")
+    now = scene.kube.get(JOBS, "low", scene.namespace)
+    assert now["metadata"]["uid"] == low["metadata"]["uid"]
+    scene.wait_sound()
+
+
+@pytest.mark.usefixtures("queue")
+def test_without_the_right_it_stays_suspended_and_says_so(
+    kube: kube_module.Kube, scene: Scene, make_nodes: MakeNodes
+) -> None:
+    make_nodes(1)
+    job(scene, "first")
+    said = wait_answer(scene, "job:first", phase="Pending", reason="StaysSuspended")
+    assert "forbidden" in said["message"]
+    assert "jobs.batch" in said["message"]
+    scene.group("others", 4, queue=scene.namespace)
+    scene.gang("others", 4)
+    scene.wait_bound("others", 4)  # it keeps nobody waiting
+    scene.delete(*(pod["metadata"]["name"] for pod in scene.pods("others")))
+    with allowed(kube):
+        wait_runs(scene, "first")
+
+
+@pytest.mark.usefixtures("_allowed")
+def test_a_job_set_is_unsuspended_when_all_of_it_has_a_place(
+    kube: kube_module.Kube, scene: Scene, make_nodes: MakeNodes
+) -> None:
+    roles = [
+        {"name": name, "replicas": jobs, "template": {"spec": {"parallelism": 2, "completions": 2} | TEMPLATE}}
+        for name, jobs in (("leader", 1), ("worker", 2))
+    ]
+    case = Case(
+        "set", "jobset.x-k8s.io/v1alpha2", "JobSet", {"suspend": True, "replicatedJobs": roles}, 6, labels=LABEL
+    )
+    (node,) = make_nodes(1, extended={case.resource: 5})
+    maker = Maker(kube, scene.namespace, case)
+    wait_answer(scene, "jobset:set", phase="Pending", reason="InsufficientResources")
+    assert maker.pods() == []
+    more = {"allocatable": {case.resource: "6"}, "capacity": {case.resource: "6"}}
+    kube.patch("nodes", node, {"status": more}, subresource="status")
+    waiting.wait_for(
+        lambda: kube.get("jobsets.jobset.x-k8s.io", "set", scene.namespace)["spec"]["suspend"],
+        SOON,
+        "it is unsuspended",
+        until=lambda value: value is False,
+    )
+    said = wait_answer(scene, "jobset:set", reason="StartingUp")
+    assert said["members"]["planned"] == 6, "its room is kept until its pods are there"
+    owners.job_set(maker)  # as its controller does then
+    owners.wait_bound(maker, 6)
     scene.wait_sound()

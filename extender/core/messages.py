@@ -315,13 +315,17 @@ class StateQueue:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Evict a pod as its disruption budgets allow, and tell why in an Event of it."""
+    """Evict a pod as its disruption budgets allow, and tell why in an Event of it.
+
+    `stop`: first suspend what made it, which else may count the eviction as a failure.
+    """
 
     uid: PodUid
     namespace: str
     name: str
     ground: Ground
     detail: Detail = ()
+    stop: Switch | None = None
 
 
 @dataclass(frozen=True, slots=True)
