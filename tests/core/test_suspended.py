@@ -319,6 +319,13 @@ def test_what_changes_while_it_waits_counts_as_it_is_then() -> None:
     assert scene.reserved() == 4
 
 
+def test_one_that_somebody_else_lets_go_and_suspends_before_it_has_pods_is_let_go_again() -> None:
+    scene, job = Scene(gpus=4), Job("a")
+    assert suspends(scene.see(job)) == [("a", False)]
+    scene.see(replace(job, suspend=False, generation=2))
+    assert suspends(scene.see(replace(job, generation=3))) == [("a", False)]
+
+
 def test_one_that_is_deleted_while_it_waits_or_is_let_go_holds_nothing() -> None:
     scene, job = Scene(gpus=2), Job("a")
     scene.see(job)

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from extender.core import messages
@@ -26,6 +27,7 @@ from tests.builders import GPU, bound, gpu_node, make_queue
 from tests.core.engine_driver import Driver, overfull
 from tests.core.test_suspended import KINDS, Job
 
+pytestmark = pytest.mark.timeout(120)
 NODES, GPUS = 2, 3
 NAMES = ("a", "b", "c")
 #: jobs' priorities, by class
@@ -235,6 +237,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(sorted(OPS)), st.sampled_from(NAMES))
 
 
 @settings(max_examples=40, deadline=None)
+@example([("by hand", "a"), ("jobs shown", "a"), ("by hand", "a")])
 @given(STEPS)
 def test_whatever_happens_each_job_waits_without_pods_or_runs_and_none_is_lost(steps: list[tuple[str, str]]) -> None:
     cluster = Cluster()
