@@ -152,7 +152,7 @@ data:
     elastic: spec.elastic           # a test: minimums count only where it holds
     minimum: spec.minAvailable      # of the whole group
     queue: spec.queue
-    suspend: spec.suspend           # field that stops its pods: then it can be queued by suspension
+    # suspend: spec.suspend         # a field that stops its pods: it can be queued by suspension (not with `copies`)
     # where the pods' controller is something that the object makes in its turn:
     controllers: [{{apiVersion: batch/v1, kind: Job}}]
     namedBy: example.com/training   # label of the pods with the object's name
