@@ -102,8 +102,8 @@ once. The room is kept while the pods are made: for {KEEP_SECONDS:.0f} seconds a
 - *It may be changed while it waits*: what counts is what it asks for then. A template that cannot be read, or that
   names a group by a mark, is refused by name (`InvalidRequest`). At most {MAX_PLANNED} pods can wait so in one job.
 - *What is made by something else that is suspended* is not switched itself: a Job of a JobSet, a RayCluster of a
-  RayJob. A TrainJob can be queued: give it `suspend: true`, and the label among its `spec.labels`, which its JobSet
-  gets.
+  RayJob. A Job of a CronJob is: label and `suspend: true` stand in the `jobTemplate`. A TrainJob can be queued: give
+  it `suspend: true`, and the label among its `spec.labels`, which its JobSet gets.
 - *Volcano's Jobs* have no such field. Our [controller](volcano-jobs.md) makes their pods behind gates.
 """
 RULES = f"""

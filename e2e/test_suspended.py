@@ -74,11 +74,11 @@ def pods_of(scene: Scene, name: str) -> list[Object]:
     return list(scene.kube.list("pods", scene.namespace, labels=f"job={name}"))
 
 
-def wait_runs(scene: Scene, name: str, pods: int = 4) -> None:
+def wait_runs(scene: Scene, name: str, pods: int = 4, deadline: float = SOON) -> None:
     """Wait until all pods of the job are bound."""
     waiting.wait_for(
         lambda: sum(map(objects.is_bound, pods_of(scene, name))),
-        SOON,
+        deadline,
         f"{name} runs",
         until=lambda bound: bound == pods,
     )
@@ -179,7 +179,7 @@ def test_without_the_right_it_stays_suspended_and_says_so(
     scene.wait_bound("others", 4)  # it keeps nobody waiting
     scene.delete(*(pod["metadata"]["name"] for pod in scene.pods("others")))
     with allowed(kube):
-        wait_runs(scene, "first")
+        wait_runs(scene, "first", deadline=60)
 
 
 @pytest.mark.usefixtures("_allowed")

@@ -87,7 +87,7 @@ class Entry:
     refused: set[PodUid] = field(default_factory=set)
     #: whose switch we asked to be written, in which state of it, and how: True stops the group's pods
     switched: tuple[Switch, bool] | None = None
-    #: how often its pods were let come since a member was bound, and stopped again
+    #: how often what makes its pods was let go in vain since a member was bound
     in_vain: int = 0
 
     def remember(self, reason: Reason | None, now: float) -> None:

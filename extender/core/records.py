@@ -39,8 +39,6 @@ REFUSED_RETRY_SECONDS = 2.0
 _REFUSED_DOUBLINGS = 4
 #: a planned pod that kube-scheduler itself has put aside, and does not take up again in this time, is refused
 PUT_ASIDE_SECONDS = 30.0
-#: after this time it is tried again to let a group's maker go
-SWITCHED_RETRY_SECONDS = 10.0
 
 
 class Records:
@@ -294,7 +292,7 @@ class Records:
         entry = self.entries.get(effect.group)
         if entry is None or effect.on or entry.switched != (effect.switch, False):
             return
-        entry.switched, entry.retry_at = None, now + SWITCHED_RETRY_SECONDS
+        entry.switched, entry.retry_at = None, now + switching.pause(entry)
         detail = (("object", str(effect.switch)), ("error", error[:300]))
         self.refuse(entry, Refusal(Reason.STAYS_SUSPENDED, detail), now)
         self.look_at(entry.key, entry.retry_at)

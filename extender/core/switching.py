@@ -22,7 +22,7 @@ from extender.core.world import World
 
 #: a group that was let go in vain is not let go again before this time, each next time after twice as long
 BACK_OFF_SECONDS = 5.0
-_DOUBLINGS = 7
+_DOUBLINGS = 5
 
 
 def let_go(entry: Entry, switch: Switch, now: float) -> Iterator[Suspend]:
@@ -43,9 +43,15 @@ def put_back(world: World, entry: Entry, switch: Switch, now: float) -> Iterator
         return
     entry.switched = (switch, True)
     if not evicted:
-        entry.retry_at = max(entry.retry_at, now + BACK_OFF_SECONDS * 2 ** min(entry.in_vain, _DOUBLINGS))
-        entry.in_vain += 1
+        entry.retry_at = max(entry.retry_at, now + pause(entry))
     yield Suspend(entry.key, switch, True, now)
+
+
+def pause(entry: Entry) -> float:
+    """For how many seconds the group is not let go again, as that was in vain."""
+    seconds = BACK_OFF_SECONDS * 2.0 ** min(entry.in_vain, _DOUBLINGS)
+    entry.in_vain += 1
+    return seconds
 
 
 def _waits(world: World, entry: Entry, now: float) -> bool:

@@ -65,8 +65,9 @@ class Effects:
     async def _suspend(self, switch: Switch, on: bool, at: float = 0.0) -> None:
         resource = resources.Resource(switch.group, switch.versions, switch.plural, namespaced=True, optional=True)
         served = await self._serving(resource)
-        if served is not None:
-            await writes.suspend(self._api, served.path(switch.namespace, switch.name), switch, on, at)
+        if served is None:
+            raise errors.NotServed(f"the API server does not serve {resource.label}")
+        await writes.suspend(self._api, served.path(switch.namespace, switch.name), switch, on, at)
 
     async def _state_group(self, effect: messages.StateGroup) -> None:
         served = await self._serving(feeds.GROUP_RESOURCES[effect.key.source])

@@ -23,6 +23,7 @@ from extender.core.messages import Suspend
 from extender.core.model import Pod
 from extender.core.reasons import Evicted
 from extender.core.suspended import KEEP_SECONDS, Passed, Suspended
+from extender.core.switches import Switch
 from tests.builders import GPU, bound, gpu_node, make_queue
 from tests.core.engine_driver import Driver, overfull
 from tests.core.test_suspended import KINDS, Job
@@ -77,10 +78,12 @@ class Cluster:
         for effect in effects:
             error = ""
             if isinstance(effect, Suspend):
-                error = self.suspend(effect)
+                error = self.suspend(effect.switch, effect.on)
             elif isinstance(effect, messages.Ungate):
                 self.change(effect.uid, lambda pod: replace(pod, gates=tuple(g for g in pod.gates if g != QUEUE_GATE)))
             elif isinstance(effect, messages.Evict):
+                if effect.stop is not None:
+                    self.suspend(effect.stop, True)
                 ground = effect.ground
                 self.change(
                     effect.uid,
@@ -88,16 +91,16 @@ class Cluster:
                 )
             self.carry_out(self.driver.done(effect, error=error))
 
-    def suspend(self, effect: Suspend) -> str:
+    def suspend(self, switch: Switch, on: bool) -> str:
         """As the write does."""
-        job = self.jobs.get(effect.switch.name)
-        if job is None or job.uid != effect.switch.uid or job.suspend is effect.on:
+        job = self.jobs.get(switch.name)
+        if job is None or job.uid != switch.uid or job.suspend is on:
             return ""
-        if job.generation != effect.switch.generation:
+        if not on and job.generation != switch.generation:
             return "stale"
-        if not effect.on:
+        if not on:
             self.let_go[job.uid, job.generation] += 1
-        self.update(replace(job, suspend=effect.on, admitted=not effect.on))
+        self.update(replace(job, suspend=on, admitted=not on))
         return ""
 
     # --- what others do -------------------------------------------------------------------------
