@@ -125,7 +125,8 @@ RULES = f"""
   be taken for a pod alone. So do pods of a kind that was installed while Muster ran, for up to 30 seconds.
 - *An object that was made again under its name* has a group of its own.
 - *A kind that Muster may not read:* its pods stand alone, and both processes log that once. The rights are in the
-  ClusterRole `muster-makers`: get, list and watch, nothing else; of an object only the fields above are kept.
+  ClusterRole `muster-makers`: get, list and watch, nothing else; of an object only the fields above are kept, and what
+  the pods ask for of one that [waits without them](#jobs-that-wait-without-pods).
 
 {SUSPENSION}
 ## Kinds of your own

@@ -1,8 +1,9 @@
 """The objects that make pods, as events of the core: the kinds of the built-in table and those that a site adds.
 
-Takes an Api, our namespace and what the watches show, gives it to a callback with each pod in its group, in order; must
-not decide. A kind that is not served has no objects, and is asked for again and again. Pods of a kind that our account
-may not read stand alone, once it was refused for some seconds: an API server that has just started refuses everybody.
+Takes an Api, our namespace and what the watches show, gives it to a callback with each pod in its group, in order, and
+for who asks with pods that are planned; must not decide. A kind that is not served has no objects, and is asked for
+again and again. Pods of a kind that our account may not read stand alone, once it was refused for some seconds: an API
+server that has just started refuses everybody.
 """
 
 from __future__ import annotations

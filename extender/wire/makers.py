@@ -1,7 +1,8 @@
 """The objects that make pods as the core wants them: which of their pods start together, and how many it takes.
 
 Takes decoded JSON of an object and the row of its kind, gives a Maker; must not raise for an object that has a name and
-a uid: what is wrong with it stands in the problems of its groups. Of the object nothing else is kept.
+a uid: what is wrong with it stands in the problems of its groups. Of the object nothing else is kept; of
+one that waits suspended also the pods that it would make (`suspensions`).
 """
 
 from __future__ import annotations

@@ -212,6 +212,42 @@ def test_room_is_not_kept_for_ever_for_pods_that_do_not_come() -> None:
     assert scene.members(job) == []
 
 
+def test_room_is_kept_while_pods_come_one_by_one() -> None:
+    scene, job = Scene(gpus=3), Job("a", pods=3)
+    scene.see(job)
+    running = scene.let_go(job)
+    scene.see(running)
+    for number in range(3):
+        scene.pass_by(KEEP_SECONDS - 2)
+        assert ungated(scene.see(running.pod(number, uid=f"real-{number}"))) == {f"a-{number}"}
+    assert scene.planned(job) == []
+
+
+def test_one_that_leaves_already_has_nobody_s_place() -> None:
+    scene, job = Scene(), Job("a")
+    scene.see(job)
+    scene.see(replace(job.pod(0, uid="old"), terminating=True))
+    assert scene.planned(job) == ["a-0", "a-1"]
+
+
+def test_what_waits_without_pods_has_others_evicted_as_any_group_has() -> None:
+    scene, job = Scene(gpus=2), Job("a", priority_class="high")
+    low = [bound(make_pod(f"low-{n}", {GPU: 1}, owner=Owner("Job", "low", "l", "batch")), "gpu-0") for n in range(2)]
+    scene.hear(messages.PriorityClassSeen("high", 7))
+    scene.driver.see(*low)
+    effects = scene.see(job)
+    assert {effect.name for effect in effects if isinstance(effect, messages.Evict)} == {"low-0", "low-1"}
+    assert suspends(effects) == []
+    assert suspends([*scene.driver.gone(*low), *scene.driver.tick()]) == [("a", False)]
+
+
+def test_there_is_nothing_to_show_to_an_autoscaler_of_a_group_without_pods() -> None:
+    scene, job = Scene(1, make_queue("default", visible=True)), Job("a")
+    effects = [*scene.see(job), *scene.pass_by(5)]
+    assert scene.driver.reason(job.group) is Reason.RESOURCES
+    assert ungated(effects) == set()
+
+
 def test_what_comes_late_waits_and_is_suspended_again() -> None:
     scene, job, other = Scene(gpus=2), Job("a"), Job("b")
     scene.see(job, other)
