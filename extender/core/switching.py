@@ -3,10 +3,9 @@
 Takes a group's record and the world, gives effects; must not decide who has a place. Of a group that is queued by
 suspension its maker is let go when its planned pods have their places. Suspended again is one that waits with pods of
 which none runs: it was evicted whole, or its places were lost before its pods were bound, or somebody let it go before
-its turn. So what waits has no pods, whatever happened to it. Not suspended is
-- one whose plan kube-scheduler's own checks refused: what it lacks is seen on its pods, and it would be let go again;
-- while pods of it are still to come.
-Who is put back without having run waits a while longer each time, for the same would happen again.
+its turn. So what waits has no pods, whatever happened to it. But one whose plan kube-scheduler's own checks refused is
+left as it is: what it lacks is seen on its pods, and it would be let go again. Who is put back without having run waits
+a while longer each time, for the same would happen again.
 """
 
 from __future__ import annotations
@@ -38,8 +37,6 @@ def put_back(world: World, entry: Entry, switch: Switch, now: float) -> Iterator
         return
     evicted = _evicted(world, entry)
     if world.tallies[entry.key].count(Standing.BOUND) or not (evicted or _waits(world, entry, now)):
-        return
-    if any(pod.planned for pod in world.members[entry.key].values()):
         return
     entry.switched = (switch, True)
     if not evicted:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from extender.core import messages
-from extender.core.ids import GroupKey, QueueName, Source
+from extender.core.ids import GroupKey, QueueName, Source, TaskName
 from extender.core.makers import (
     Gang,
     Maker,
@@ -25,6 +25,7 @@ from extender.core.makers import (
 )
 from extender.core.messages import Suspend
 from extender.core.model import Owner, Pod, Queue
+from extender.core.planning import EXPECT_SECONDS
 from extender.core.reasons import Evicted, Ground, Reason
 from extender.core.suspended import KEEP_SECONDS, Passed, Suspended
 from extender.core.switches import Switch
@@ -329,6 +330,17 @@ def test_one_that_is_let_go_by_hand_before_its_turn_is_suspended_again() -> None
     scene.see(by_hand)
     found = [effect for pod in pods for effect in scene.see(pod)]
     assert suspends(found) == [("b", True)]
+
+
+def test_one_whose_pods_still_come_is_not_suspended_for_want_of_the_others() -> None:
+    scene, job = Scene(), Job("a", suspend=False)
+    group = make_group("any", 2, {"driver": 1, "worker": 1}, source=Source.OWNER)
+    gang = Gang(replace(group, uid=job.uid, switch=job.switch))
+    scene.hear(MakerSeen(Maker(job.key, job.uid, (gang,), suspension=Suspension(job.switch, False))))
+    found = scene.see(replace(job.pod(0, uid="real"), task=TaskName("driver")))
+    assert scene.driver.reason(job.group) is Reason.MEMBERS
+    assert suspends([*found, *scene.pass_by(EXPECT_SECONDS - 1)]) == []
+    assert suspends(scene.pass_by(3)) == [("a", True)]
 
 
 def test_one_that_is_suspended_by_hand_is_out_of_the_queue_until_its_mark_is_gone() -> None:
