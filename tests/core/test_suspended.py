@@ -30,7 +30,7 @@ from extender.core.reasons import Evicted, Ground, Reason
 from extender.core.suspended import KEEP_SECONDS, Passed, Suspended
 from extender.core.switches import Switch
 from extender.core.switching import BACK_OFF_SECONDS
-from tests.builders import GPU, bound, gpu_node, make_group, make_pod, make_queue
+from tests.builders import GPU, bound, gpu_node, make_group, make_pod, make_queue, make_shape
 from tests.core.engine_driver import GATED, START, Driver
 
 KINDS = RecognitionsSeen((Recognition("job", (("batch", "Job"),)),))
@@ -187,6 +187,16 @@ def test_one_that_asks_for_more_than_was_planned_is_planned_anew() -> None:
     scene.see(running, replace(running, gpus=2).pod(0, uid="real"))
     assert scene.driver.node(scene.members(job)[0]) == "gpu-0"
     assert scene.reserved() == 1
+
+
+def test_one_that_may_not_go_where_it_was_planned_does_not() -> None:
+    scene, job = Scene(gpus=2), Job("a", pods=1)
+    scene.see(job)
+    running = scene.let_go(job)
+    other = make_shape({GPU: 1}, selector=(("pool", "other"),))  # as a webhook may have it
+    found = scene.see(running, replace(running.pod(0, uid="real"), shape=other))
+    assert scene.driver.node(scene.members(job)[0]) is None
+    assert suspends(found) == [("a", True)]
 
 
 def test_a_job_waits_for_its_quota_as_others_do() -> None:
