@@ -49,6 +49,8 @@ class Job:
     generation: int = 1
     priority_class: str = ""
     born: int = 0
+    #: its minimum, where that is not all its pods
+    least: int = 0
 
     @property
     def uid(self) -> str:
@@ -77,7 +79,7 @@ class Job:
                 self.switch, True, tuple(self.pod(n, planned=True) for n in range(self.pods)), names
             )
         stops = None if suspension is None or suspension.waits else self.switch
-        group = make_group("any", max(1, self.pods), source=Source.OWNER)
+        group = make_group("any", self.least or max(1, self.pods), source=Source.OWNER)
         return Maker(self.key, self.uid, (Gang(replace(group, uid=self.uid, switch=stops)),), suspension=suspension)
 
     def pod(self, number: int, *, planned: bool = False, uid: str = "") -> Pod:
@@ -340,6 +342,18 @@ def test_one_that_is_let_go_by_hand_before_its_turn_is_suspended_again() -> None
     scene.see(by_hand)
     found = [effect for pod in pods for effect in scene.see(pod)]
     assert suspends(found) == [("b", True)]
+
+
+def test_one_that_starts_with_its_least_keeps_what_waits_beside_it() -> None:
+    scene, job = Scene(gpus=2), Job("a", pods=3, least=2)
+    scene.see(job)
+    running = scene.let_go(job)
+    found = scene.see(running)
+    for number in range(3):
+        found += scene.see(running.pod(number, uid=f"real-{number}"))
+    assert scene.driver.reason(job.group) is Reason.RESOURCES
+    assert suspends([*found, *scene.pass_by(3)]) == []
+    assert len(ungated(found)) == 2
 
 
 def test_one_whose_pods_still_come_is_not_suspended_for_want_of_the_others() -> None:
