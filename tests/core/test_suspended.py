@@ -304,7 +304,9 @@ def test_a_gang_that_is_evicted_goes_back_to_where_it_has_no_pods() -> None:
     pods = [replace(running.pod(number, uid=f"real-{number}"), gates=()) for number in range(2)]
     scene.see(running, *pods)
     on_nodes = [bound(pod, "gpu-0", START) for pod in pods]
+    scene.driver.entry(job.group).in_vain = 3
     scene.see(*on_nodes)
+    assert scene.driver.entry(job.group).in_vain == 0, "it runs: what was in vain before is over"
     gone = [replace(pod, terminating=True, evicted=Evicted(Ground.RECLAIMED, START)) for pod in on_nodes]
     assert suspends(scene.see(gone[0])) == [], "one still runs"
     assert suspends(scene.see(gone[1])) == [("a", True)]
