@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from extender.core.suspended import KEEP_SECONDS
 from extender.wire.kinds import KINDS, Kind, Role, Together
+from extender.wire.marks import ADMITTED_ANNOTATION, BY_SUSPENSION, QUEUE_BY_LABEL
+from extender.wire.suspensions import MAX_PLANNED
 from extender.wire.user_kinds import MAX_KINDS, USER_KINDS
 
 #: why: what users of a kind expect of it, as its own controller and other schedulers treat it
@@ -48,8 +51,62 @@ has the name `owner:KIND:NAME`: `kubectl muster why pytorchjob/train` tells why 
 become of it. Both know the kinds of this page; `read` knows those of your own, too, when the ConfigMap below is among
 its files.
 
+[Below](#jobs-that-wait-without-pods): jobs that wait suspended, without pods.
+
 | kind | a group is | it starts with | minimum of each role | found by |
 |---|---|---|---|---|"""
+SUSPENSION = f"""## Jobs that wait without pods
+
+Pods that wait are objects all the same: each counts in a ResourceQuota, and thousands of them weigh on the API
+server. A job whose kind has a field for it can wait suspended, as with Kueue. The user creates it so:
+
+```yaml
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: train
+  labels: {{{QUEUE_BY_LABEL}: {BY_SUSPENSION}, muster.dev/queue: research}}
+spec:
+  suspend: true
+  parallelism: 8
+  completions: 8
+  completionMode: Indexed
+  template:
+    spec:
+      schedulerName: muster
+      restartPolicy: Never
+      containers: [{{name: main, image: my/training, resources: {{limits: {{nvidia.com/gpu: 8}}}}}}]
+```
+
+It stands in its queue with all other groups, in the same order and under the same quota, and `kubectl muster why
+job/train` tells why it waits. When its queue may have it and every pod has its place, Muster sets `suspend: false`,
+once. The room is kept while the pods are made: for {KEEP_SECONDS:.0f} seconds after the newest of them.
+
+| kind | field |
+|---|---|
+{{ROWS}}
+
+- *Muster needs a right for it*, which is not part of the installation: the component `queue-by-suspension`. RBAC
+  knows no single fields, so whoever has it may change all of these objects; take out kinds that you do not queue so.
+  Without it the job waits with `StaysSuspended`, which names what was forbidden, and its room goes to others.
+- *Suspended means that it waits.* One that is preempted or reclaimed whole is suspended first and evicted then, so
+  that its controller does not count that as failures, and stands in its queue again. So does one whose places were
+  lost before its pods ran, each time after a longer pause, and one that somebody resumes before its turn and for
+  which there is no room. One that kube-scheduler's own checks refuse (a volume, a port) keeps its pods, which say
+  what is lacking.
+- *Suspended by hand* it is out of its queue: as long as it has the annotation `{ADMITTED_ANNOTATION}`, which Muster
+  wrote when its turn came, nobody but a person resumes it. `kubectl annotate job/train {ADMITTED_ANNOTATION}-` puts
+  it back.
+- *The whole job is one group* with this label, also a Job that works piece by piece, whose pods would stand alone. Of
+  roles that start in turn the first one is waited for; the pods of the others wait behind gates when they come, and
+  so does an MPIJob's launcher that comes after its workers.
+- *It may be changed while it waits*: what counts is what it asks for then. A template that cannot be read, or that
+  names a group by a mark, is refused by name (`InvalidRequest`). At most {MAX_PLANNED} pods can wait so in one job.
+- *What is made by something else that is suspended* is not switched itself: a Job of a JobSet, a RayCluster of a
+  RayJob. A Job of a CronJob is: label and `suspend: true` stand in the `jobTemplate`. A TrainJob can be queued: give
+  it `suspend: true`, and the label among its `spec.labels`, which its JobSet gets.
+- *Volcano's Jobs* have no such field. Our [controller](volcano-jobs.md) makes their pods behind gates.
+"""
 RULES = f"""
 ## What is the same for all
 
@@ -69,8 +126,10 @@ RULES = f"""
   be taken for a pod alone. So do pods of a kind that was installed while Muster ran, for up to 30 seconds.
 - *An object that was made again under its name* has a group of its own.
 - *A kind that Muster may not read:* its pods stand alone, and both processes log that once. The rights are in the
-  ClusterRole `muster-makers`: get, list and watch, nothing else; of an object only the fields above are kept.
+  ClusterRole `muster-makers`: get, list and watch, nothing else; of an object only the fields above are kept, and what
+  the pods ask for of one that [waits without them](#jobs-that-wait-without-pods).
 
+{SUSPENSION}
 ## Kinds of your own
 
 The ConfigMap `{USER_KINDS}` in Muster's namespace adds kinds, and replaces those above where API group and kind
@@ -95,6 +154,7 @@ data:
     elastic: spec.elastic           # a test: minimums count only where it holds
     minimum: spec.minAvailable      # of the whole group
     queue: spec.queue
+    # suspend: spec.suspend         # a field that stops its pods: it can be queued by suspension (not with `copies`)
     # where the pods' controller is something that the object makes in its turn:
     controllers: [{{apiVersion: batch/v1, kind: Job}}]
     namedBy: example.com/training   # label of the pods with the object's name
@@ -126,7 +186,16 @@ subjects:
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([*_lines(), RULES])
+    fields = "\n".join(_fields())
+    return "\n".join([*_lines(), RULES.replace("{ROWS}", fields)])
+
+
+def _fields() -> Iterator[str]:
+    for kind in KINDS:
+        if kind.together is not None and kind.together.suspend:
+            yield f"| {kind.name} `{kind.group}` | `{kind.together.suspend}` |"
+            if (stop := kind.together.stopped_by) is not None:
+                yield f"| {stop.name} `{stop.group}` | `{stop.suspend}` |"
 
 
 def _lines() -> Iterator[str]:

@@ -61,6 +61,9 @@ LOOK: dict[Reason, str] = {
     "pods, or another check of kube-scheduler",
     Reason.HELD_ELSEWHERE: "nothing, for seconds. If it lasts: `kubectl -n muster-system logs deploy/muster -c "
     "kube-scheduler`, and `muster_gate_held_binds`",
+    Reason.STAYS_SUSPENDED: "the detail `error`. `forbidden` means that Muster lacks the right: add the component "
+    "`queue-by-suspension`, or bind a role with the verb `patch` for that kind. It is tried again after longer and "
+    "longer pauses, of three minutes at most",
     Reason.EVICTING: "its pods with a `deletionTimestamp`; `kubectl muster why` says by which rule",
     Reason.NOT_READY: "`/readyz` of the extender, which names what it waits for; `kubectl -n muster-system logs "
     "deploy/muster -c extender`",

@@ -63,7 +63,7 @@ class Maker:
             key: obj["metadata"][key] for key in ("labels", "annotations", "ownerReferences") if key in obj["metadata"]
         }
         meta |= {"name": name, "namespace": self.namespace}
-        return self.kube.create(self._fitted(obj | {"metadata": meta}))
+        return self.kube.create(self.fitted(obj | {"metadata": meta}))
 
     def child(self, owner: Object, kind: str, version: str, name: str, spec: Object) -> Object:
         """Create an object that another controls."""
@@ -89,15 +89,15 @@ class Maker:
             if _acts_again(going):
                 self._going.append(going)
 
-    def _fitted(self, value: Any) -> Any:
+    def fitted(self, value: Any) -> Any:
         """The same with pods of our scheduler that ask for one piece of the case's resource."""
         if isinstance(value, list):
-            return [self._fitted(one) for one in value]
+            return [self.fitted(one) for one in value]
         if not isinstance(value, dict):
             return value
         if isinstance(value.get("containers"), list):
             return _pod_spec(value, self.resource)
-        made = {key: self._fitted(one) for key, one in value.items() if key not in _LEFT_OUT}
+        made = {key: self.fitted(one) for key, one in value.items() if key not in _LEFT_OUT}
         if "matchLabels" in made:  # of two cases with the same labels each selects its own pods
             made["matchLabels"] = made["matchLabels"] | {CASE: self.name}
         if isinstance(made.get("spec"), dict) and "containers" in made["spec"]:

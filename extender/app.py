@@ -94,6 +94,7 @@ class _Process:
             ready=self._ready,
             acts=self._acts,
             awaited=(_HOLDS, _SCHEDULER),
+            wall=self._wall,
         )
         self.not_ready = self._replica.not_ready
         self.verbs = Verbs(self._engine, self._owner, self._replica.leadership, metrics, self._replica.makers.hear)

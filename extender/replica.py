@@ -50,13 +50,15 @@ class Replica:
         ready: Callable[[], None],
         acts: Callable[[bool], None],
         awaited: Iterable[str] = (),
+        wall: Callable[[], float] | None = None,
     ) -> None:
+        """`wall`: the time, for who wants planned pods too (see `extender.core.suspended`)."""
         self._api = api
         self._metrics = metrics
         self._watched = tuple(watched)
         #: all news pass through it
         self.makers = makers.Makers(
-            api, told.cluster.namespace, put, functools.partial(self.found, _MAKERS), metrics.api
+            api, told.cluster.namespace, put, functools.partial(self.found, _MAKERS), metrics.api, wall
         )
         self._ready = ready
         self._acts = acts

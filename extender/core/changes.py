@@ -15,7 +15,8 @@ from extender.core.usage import Charge
 
 def judged_by(pod: Pod) -> tuple[object, ...]:
     """What of a waiting pod changes its group's judgement."""
-    return (pod.shape, pod.task, pod.queue, pod.priority, pod.declared, pod.parts, pod.prefers, pod.problems)
+    said = (pod.shape, pod.task, pod.queue, pod.priority, pod.declared, pod.parts, pod.prefers, pod.problems)
+    return (*said, pod.planned)
 
 
 def use(pod: Pod | None) -> tuple[NodeName, object, object] | None:

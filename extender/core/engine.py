@@ -120,7 +120,7 @@ class Engine:
         if pod.ours:
             entry = self._cycle.entry(pod.group, pod.created, now)
             if before is None:
-                self._member_appeared(entry, pod, now)
+                self._member_appeared(entry, pod, event.instead_of, now)
             else:
                 self._member_changed(entry, before, pod, now)
         elif pod.group in self.entries:
@@ -150,10 +150,10 @@ class Engine:
         if before.group in self.entries:
             self._member_lost(self.entries[before.group], before, now)
 
-    def _member_appeared(self, entry: Entry, pod: Pod, now: float) -> None:
+    def _member_appeared(self, entry: Entry, pod: Pod, instead_of: PodUid | None, now: float) -> None:
         entry.changed_at = now
         sound = isinstance(self.world.need(entry.key), Need)
-        if sound and standing(pod) is Standing.WAITING and self._plans.claim(pod):
+        if sound and standing(pod) is Standing.WAITING and self._cycle.claimed(pod, instead_of):
             self._cycle.effects += self._plans.lead_one(entry, pod, self._cycle.nominating, now)
         else:
             self._cycle.dirty[entry.key] = None
@@ -187,7 +187,7 @@ class Engine:
         if self._plans.forget(pod.uid) != pod.node:
             self._cycle.grown = True
         entry.forget(pod.uid)
-        entry.times_refused = 0
+        entry.times_refused = entry.in_vain = 0
         need = self.world.need(entry.key)
         if not isinstance(need, Need) or satisfied(need, self.world.tallies[entry.key]):
             self._cycle.dirty[entry.key] = None
@@ -224,16 +224,14 @@ class Engine:
         self._cycle.cluster_changed()
 
     def _group_seen(self, event: messages.GroupSeen, now: float) -> None:
-        before = self.world.groups.get(event.group.key)
-        self.world.apply(event)
-        self._group_changed(event.group.key, before, event.group, now)
+        self._group_changed(event.group.key, event.group, event, now)
 
     def _group_gone(self, event: messages.GroupGone, now: float) -> None:
-        before = self.world.groups.get(event.key)
-        self.world.apply(event)
-        self._group_changed(event.key, before, None, now)
+        self._group_changed(event.key, None, event, now)
 
-    def _group_changed(self, key: GroupKey, before: Group | None, group: Group | None, now: float) -> None:
+    def _group_changed(self, key: GroupKey, group: Group | None, event: messages.WorldEvent, now: float) -> None:
+        before = self.world.groups.get(key)
+        self.world.apply(event)
         self.usage.settle(key)
         self._cycle.backfill.runs.doubt(key)
         entry = self.entries.get(key)
@@ -436,6 +434,8 @@ class Engine:
                 self._cycle.statements.failed(effect.name, now)
             case messages.StateGroup() if failed:
                 self._cycle.statement_failed(effect.key, now)
+            case messages.Suspend() if failed:
+                self._cycle.not_switched(effect, event.error, now)
             case messages.Ungate() | messages.Nominate() | messages.Wake() if failed:
                 self._leading_failed(effect, now)
 

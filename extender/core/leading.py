@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from extender.core import switching
 from extender.core.ids import NodeName
 from extender.core.messages import Effect, Nominate, Ungate, Wake
 from extender.core.model import Pod
@@ -17,6 +18,9 @@ from extender.core.planning import Entry
 
 def lead(entry: Entry, pod: Pod, node: NodeName, nominate: bool, now: float) -> Iterator[Effect]:
     """What still has to be written so that the scheduler puts this pod on this node; each thing once."""
+    if pod.planned is not None:  # it comes when its maker is let go
+        yield from switching.let_go(entry, pod.planned, now)
+        return
     if entry.led.get(pod.uid) == node:
         return
     first = pod.uid not in entry.led

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 from extender.core import messages
 from extender.core.ids import GroupKey, PodUid, Source, TaskName
 from extender.core.model import Group, Owner, Pod
+from extender.core.switches import Switch
 
 #: between the parts of a group's name; no name of an object, a role or a label's value has it
 MARK = ":"
@@ -62,6 +63,18 @@ class Gang:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspension:
+    """What a maker says that is queued by suspension. `pods` are those that it will make first, which are one gang."""
+
+    switch: Switch
+    #: it waits in its queue: it is suspended, and nobody but the queue holds it
+    waits: bool
+    pods: tuple[Pod, ...] = ()
+    #: names of their priority classes, "" for none
+    classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Maker:
     """An object that makes pods. Pods of a role that no gang has stand alone."""
 
@@ -70,6 +83,8 @@ class Maker:
     gangs: tuple[Gang, ...]
     #: pods of different copies are in different groups
     copies: bool = False
+    #: where it is queued by suspension
+    suspension: Suspension | None = None
 
 
 # --- what is told here beside what the watches show of the world ------------------------------------
@@ -138,6 +153,10 @@ class Makers:
     def place(self, pod: Pod) -> Pod:
         """The pod, in the group that it is in."""
         return pod if not _may_be_made(pod) else self._in(pod, self._home(pod, self._find(pod)))
+
+    def introduce(self, key: GroupKey) -> list[Any]:
+        """The group of a maker, if it has not been told: somebody is to be in it that is no pod yet."""
+        return self._introduced(_Found(maker_key(key), "", ""), key)
 
     # --- pods -----------------------------------------------------------------------------------
 

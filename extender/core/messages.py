@@ -12,6 +12,7 @@ from extender.core.ids import GroupKey, NodeName, PodUid, QueueName, Source
 from extender.core.model import Budget, Group, Hold, HyperNode, Node, Pod, Queue, QueueStatus, Span, Topology
 from extender.core.reasons import Detail, Ground, Refusal
 from extender.core.resources import Amounts
+from extender.core.switches import Switch
 
 # --- events: what the watches show (shared with the permit gate) -----------------------------------
 
@@ -21,6 +22,8 @@ class PodSeen:
     """A pod was added or changed; the newest state of it that our watch has."""
 
     pod: Pod
+    #: the planned pod that stood for it, and will be gone next (see `suspended`)
+    instead_of: PodUid | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +264,16 @@ class Wake:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspend:
+    """Have an object make its pods (`on` False), or stop them; at that time, in seconds since the epoch."""
+
+    group: GroupKey
+    switch: Switch
+    on: bool
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class SetOpenQueues:
     """Write the list of queues whose new pods need no gate."""
 
@@ -302,13 +315,17 @@ class StateQueue:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Evict a pod as its disruption budgets allow, and tell why in an Event of it."""
+    """Evict a pod as its disruption budgets allow, and tell why in an Event of it.
+
+    `stop`: first suspend what made it, which else may count the eviction as a failure.
+    """
 
     uid: PodUid
     namespace: str
     name: str
     ground: Ground
     detail: Detail = ()
+    stop: Switch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,4 +343,4 @@ class NoteEviction:
     name: str = ""
 
 
-Effect = Ungate | Nominate | Wake | SetOpenQueues | Withdraw | StateGroup | StateQueue | Evict | NoteEviction
+Effect = Ungate | Nominate | Wake | Suspend | SetOpenQueues | Withdraw | StateGroup | StateQueue | Evict | NoteEviction

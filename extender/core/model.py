@@ -24,6 +24,7 @@ from extender.core.ids import (
 from extender.core.links import Links
 from extender.core.reasons import Evicted
 from extender.core.resources import Amounts
+from extender.core.switches import Switch
 
 #: state of a change of MIG layout: pending, rebooting, failed, success
 MIG_STATE_LABEL = "nvidia.com/mig.config.state"
@@ -133,10 +134,8 @@ Shares = tuple[tuple[Share, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """All that placement needs to know of a pod: equal shapes are interchangeable.
-
-    `request` is computed as Kubernetes does and always contains one piece of `pods`.
-    """
+    """All that placement needs to know of a pod: equal shapes are interchangeable. `request` is computed as Kubernetes
+    does and always contains one piece of `pods`."""
 
     request: Amounts
     constraints: Constraints = Constraints()
@@ -232,6 +231,8 @@ class Pod:
     evicted: Evicted | None = None
     #: what is wrong with the object, in words that name the field; () when it is sound
     problems: tuple[str, ...] = ()
+    #: it is not made yet: it will be when this is switched on
+    planned: Switch | None = None
 
     @property
     def ours(self) -> bool:
@@ -351,6 +352,8 @@ class Group:
     problems: tuple[str, ...] = ()
     #: so many members have succeeded, as the object says; their pods may be gone
     done: int = 0
+    #: by which its pods can be stopped, where it is queued by suspension and runs
+    switch: Switch | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from extender.core.parts import parts_of, undivided
 from extender.core.quota import Sums
 from extender.core.reasons import Reason, Refusal
 from extender.core.resources import add
+from extender.core.switches import Switch
 from extender.core.world import World
 
 #: room for members that do not exist yet is kept so long after the newest one appeared (design 3.2)
@@ -84,6 +85,10 @@ class Entry:
     #: how often kube-scheduler refused its plans since a member was bound, and on whose account
     times_refused: int = 0
     refused: set[PodUid] = field(default_factory=set)
+    #: whose switch we asked to be written, in which state of it, and how: True stops the group's pods
+    switched: tuple[Switch, bool] | None = None
+    #: how often what makes its pods was let go in vain since a member was bound
+    in_vain: int = 0
 
     def remember(self, reason: Reason | None, now: float) -> None:
         """From now on it waits for this reason; None: it has its places."""

@@ -50,6 +50,7 @@ class Reason(StrEnum):
     INVALID = "InvalidRequest"  # contradictory or malformed request
     SCHEDULER_REFUSED = "RefusedByScheduler"  # kube-scheduler's own checks refused the plan
     HELD_ELSEWHERE = "StartingUp"  # placed; its members are on their way
+    STAYS_SUSPENDED = "StaysSuspended"  # its turn has come, but what makes its pods could not be let go
     EVICTING = "BeingEvicted"  # all its members are being evicted: new ones start when the old ones have gone
     NOT_READY = "NotReady"  # Muster has not listed the cluster yet
     INACTIVE = "NotActive"  # this replica does not act
@@ -82,6 +83,7 @@ KIND_OF: dict[Reason, Kind] = {
     Reason.INVALID: Kind.NEVER,
     Reason.SCHEDULER_REFUSED: Kind.WAIT,
     Reason.HELD_ELSEWHERE: Kind.WAIT,
+    Reason.STAYS_SUSPENDED: Kind.NEVER,
     Reason.EVICTING: Kind.WAIT,
     Reason.NOT_READY: Kind.FAULT,
     Reason.INACTIVE: Kind.FAULT,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from extender.core import backlog, messages, plans, spans, stating
+from extender.core import backlog, messages, plans, spans, stating, switching
 from extender.core.backfill import Backfill
 from extender.core.claiming import Claiming
 from extender.core.decisions import Refused
@@ -288,8 +288,32 @@ class Records:
         """With many nodes the scheduler is led by nomination; then no queue is open (design 3.3)."""
         return len(self.world.nodes.row_of) > self._nominate_above
 
+    def claimed(self, pod: Pod, instead_of: PodUid | None) -> bool:
+        """True when a new member has a place that was kept: of the planned pod that stood for it, or of any that was
+        expected."""
+        node = None if instead_of is None else self.plans.forget(instead_of)
+        if node is None:
+            return self.plans.claim(pod)
+        self.suspects.add(node)  # the pod may ask for more than was planned
+        taken = self.plans.adopt(pod, node)
+        self.grown |= not taken
+        return taken
+
+    def not_switched(self, effect: messages.Suspend, error: str, now: float) -> None:
+        """What makes a group's pods could not be let go: others may have the room, until it is tried again. That it
+        could not be stopped does no harm: its pods wait then as all others do."""
+        entry = self.entries.get(effect.group)
+        if entry is None or effect.on or entry.switched != (effect.switch, False):
+            return
+        entry.switched, entry.retry_at = None, now + switching.pause(entry)
+        detail = (("object", str(effect.switch)), ("error", error[:300]))
+        self.refuse(entry, Refusal(Reason.STAYS_SUSPENDED, detail), now)
+        self.look_at(entry.key, entry.retry_at)
+
     def _state(self, entry: Entry, now: float) -> None:
         group = self.world.groups.get(entry.key)
+        if group is not None and group.switch is not None and not self.plans.under_way(entry.key):
+            self.effects += switching.put_back(self.world, entry, group.switch, now)
         if group is None or not entry.key.told:
             return
         statement = stating.state(entry, group, self.world.tallies[entry.key])

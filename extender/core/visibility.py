@@ -93,7 +93,9 @@ class Visibility:
     def _for_room(self, entry: Entry) -> bool:
         """True when a group as a whole waits for room; what is wanted beside a plan or a running gang is not shown."""
         waits = entry.refusal is not None and entry.refusal.reason in _SHOWN and entry.key in self._world.tallies
-        return waits and not entry.running and not self._ledger.of_group(entry.key)
+        if not waits or entry.running or self._ledger.of_group(entry.key):
+            return False
+        return all(pod.planned is None for pod in self._world.members[entry.key].values())
 
     def _under_way(self, now: float) -> set[GroupKey]:
         """Groups with members whose gates were asked to be removed a moment ago."""

@@ -82,7 +82,7 @@ class Wholes:
             bound = [] if key.lone else self.bound(key)
             if bound and all(pod.uid in self._asked for pod in bound):
                 self._wholes[key] = _Whole(ground, detail, frozenset(pod.uid for pod in bound))
-        return [_eviction(pod, ground, detail) for pod in pods]
+        return [self._eviction(pod, ground, detail) for pod in pods]
 
     def refused(self, effect: Evict, now: float) -> bool:
         """An eviction could not be carried out; False when it is not known to be under way."""
@@ -120,7 +120,13 @@ class Wholes:
         whole.tries += 1
         self.changed(key)
         self._asked |= dict.fromkeys(pod.uid for pod in bound)
-        return [_eviction(pod, whole.ground, whole.detail) for pod in bound]
+        return [self._eviction(pod, whole.ground, whole.detail) for pod in bound]
+
+    def _eviction(self, pod: Pod, ground: Ground, detail: Detail) -> Evict:
+        """What makes the pods of a whole is stopped first, if it can be: none of them is to come again now."""
+        group = self._world.groups.get(pod.group) if pod.group in self._wholes else None
+        stop = None if group is None else group.switch
+        return Evict(pod.uid, pod.namespace, pod.name, ground, detail, stop)
 
 
 def is_bound(pod: Pod | None) -> bool:
@@ -131,7 +137,3 @@ def is_bound(pod: Pod | None) -> bool:
 def pause(tries: int) -> float:
     """How long to wait after so many tries in a row were refused."""
     return AGAIN_SECONDS * 2.0 ** max(tries - 1, 0)
-
-
-def _eviction(pod: Pod, ground: Ground, detail: Detail) -> Evict:
-    return Evict(pod.uid, pod.namespace, pod.name, ground, detail)

@@ -6,11 +6,16 @@ Takes effects, does their writes, and says by the exception whether trying again
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Callable
 
 from extender.core import explain, messages
+from extender.core.switches import Switch
 from extender.kube import client, errors, evicting, feeds, resources, writes
+from extender.telemetry import logs
 from extender.wire import evictions, objects, status
+
+LOG = logs.Log(__name__)
 
 _OfGroup = messages.StateGroup | messages.NoteEviction
 _PODS = resources.Served(resources.PODS, "v1")
@@ -34,6 +39,8 @@ class Effects:
                 await writes.nominate(self._api, effect.namespace, effect.name, effect.uid, effect.node)
             case messages.Wake():
                 await writes.wake(self._api, effect.namespace, effect.name, effect.uid, effect.token)
+            case messages.Suspend():
+                await self._suspend(effect.switch, effect.on, effect.at)
             case messages.SetOpenQueues():
                 await writes.put_open_queues(self._api, self._namespace, effect.names)
             case messages.StateGroup():
@@ -41,11 +48,26 @@ class Effects:
             case messages.StateQueue():
                 await self._state_queue(effect)
             case messages.Evict():
-                await evicting.evict(self._api, effect)
+                await evicting.evict(self._api, effect, functools.partial(self._stop, effect.stop))
             case messages.NoteEviction():
                 await self._note_eviction(effect)
             case _:
                 raise TypeError(f"no write for {type(effect).__name__}")
+
+    async def _stop(self, switch: Switch | None) -> None:
+        """Suspend what makes a pod that is evicted, if it can be, and is."""
+        try:
+            if switch is not None:
+                await self._suspend(switch, True)
+        except errors.Forbidden as error:
+            LOG.warning("its pods are evicted, and it is not suspended", of=str(switch), error=error)
+
+    async def _suspend(self, switch: Switch, on: bool, at: float = 0.0) -> None:
+        resource = resources.Resource(switch.group, switch.versions, switch.plural, namespaced=True, optional=True)
+        served = await self._serving(resource)
+        if served is None:
+            raise errors.NotServed(f"the API server does not serve {resource.label}")
+        await writes.suspend(self._api, served.path(switch.namespace, switch.name), switch, on, at)
 
     async def _state_group(self, effect: messages.StateGroup) -> None:
         served = await self._serving(feeds.GROUP_RESOURCES[effect.key.source])

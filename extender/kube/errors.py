@@ -51,6 +51,12 @@ class Budget(KubeError):
     kind = "budget"
 
 
+class Stale(KubeError):
+    """The object is not any more as it was when the write was decided; nothing was done."""
+
+    kind = "stale"
+
+
 class NotServed(KubeError):
     """The API server serves no version that we know of a resource that must be there."""
 

@@ -8,6 +8,8 @@ failed because it could not be told of.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from extender.core import explain, messages
 from extender.kube import client, errors, writes
@@ -17,13 +19,20 @@ from extender.wire import departed, evictions
 LOG = logs.Log(__name__)
 
 
-async def evict(api: client.Api, effect: messages.Evict) -> None:
+async def _nothing() -> None: ...
+
+
+async def evict(
+    api: client.Api, effect: messages.Evict, before: Callable[[], Coroutine[Any, Any, None]] = _nothing
+) -> None:
     """Evict the pod; one that is gone already is a success. Errors of extender.kube.errors pass through.
 
+    `before` is done when the reason is on record: what it does may take the pod away.
     Where no outcome is known, the record stays, as the same eviction is tried again.
     """
     if not await _put_record(api, effect, evictions.record(effect.ground, effect.detail, _now())):
         return
+    await before()
     try:
         if not await writes.evict(api, effect.namespace, effect.name, effect.uid):
             return

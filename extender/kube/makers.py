@@ -1,8 +1,9 @@
 """The objects that make pods, as events of the core: the kinds of the built-in table and those that a site adds.
 
-Takes an Api, our namespace and what the watches show, gives it to a callback with each pod in its group, in order; must
-not decide. A kind that is not served has no objects, and is asked for again and again. Pods of a kind that our account
-may not read stand alone, once it was refused for some seconds: an API server that has just started refuses everybody.
+Takes an Api, our namespace and what the watches show, gives it to a callback with each pod in its group, in order, and
+for who asks with pods that are planned; must not decide. A kind that is not served has no objects, and is asked for
+again and again. Pods of a kind that our account may not read stand alone, once it was refused for some seconds: an API
+server that has just started refuses everybody.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from extender.core import makers
 from extender.core.ids import GroupKey
 from extender.core.makers import KindRead, MakerGone, MakerKey, MakerSeen, RecognitionsSeen
 from extender.core.model import Group, Pod
+from extender.core.suspended import Passed, Suspended
 from extender.kube import client, errors, observing, resources, watch, writes
 from extender.telemetry import logs
 from extender.wire.kinds import Kind
@@ -26,6 +28,8 @@ from extender.wire.user_kinds import USER_KINDS, decode_kinds, merged
 LOG = logs.Log(__name__)
 #: after so many seconds of refusals a right is taken as missing
 REFUSED_SECONDS = 10.0
+#: whether planned pods are still awaited is looked at so often
+LOOK_SECONDS = 1.0
 _FORBIDDEN = errors.Forbidden.kind
 
 
@@ -49,11 +53,14 @@ class Makers:
         put: Callable[[Any], None],
         found: Callable[[], None],
         observer: observing.Observer,
+        wall: Callable[[], float] | None = None,
     ) -> None:
+        """`wall` tells the time in seconds since the epoch to who also wants planned pods; None: who wants none."""
         self._api = api
         self._namespace = namespace
         self._pass_on = put
-        self._state = makers.Makers()
+        self._wall = wall
+        self._state = makers.Makers() if wall is None else Suspended()
         self._found = found
         self._observer = observer
         self._followed: dict[str, _Kind] = {}
@@ -63,6 +70,8 @@ class Makers:
     async def run(self) -> None:
         """Follow them for ever."""
         async with asyncio.TaskGroup() as running:
+            if self._wall is not None:
+                running.create_task(self._pass_time(self._wall), name="makers' time")
             resource = resources.config_map(self._namespace, USER_KINDS)
             refused = _Refused(self._observer, lambda: self._unread_names(running))
             events = watch.follow(self._api, resource, observer=refused, decode=decode_kinds)
@@ -99,6 +108,11 @@ class Makers:
             return None
         content = await writes.read_group(self._api, served, of.namespace, of.name)
         return None if content is None else makers.group_of(decode_maker(kind, content), key)
+
+    async def _pass_time(self, wall: Callable[[], float]) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self.put(Passed(wall()))
 
     # --- which kinds ----------------------------------------------------------------------------
 

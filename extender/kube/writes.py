@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from extender.core import ids
+from extender.core.switches import Switch
 from extender.kube import client, errors, resources
-from extender.wire import marks, small
-from extender.wire.answers import micro_time
+from extender.wire import kinds, marks, small
+from extender.wire.answers import micro_time, time_text
 
 NOTE_LIMIT = 1024
 #: who our Events say they come from
@@ -126,6 +127,29 @@ def _is_of_budget(error: errors.KubeError) -> bool:
     if isinstance(error, errors.ServerError):
         return error.status == 500 and "more than one PodDisruptionBudget" in error.message
     return isinstance(error, errors.TooManyRequests) and "DisruptionBudget" in error.causes
+
+
+async def suspend(api: client.Api, path: str, switch: Switch, on: bool, at: float) -> bool:
+    """Have the object make its pods, and note that its turn has come at this time; or (`on`) stop them.
+
+    One write, upon the object as it was read just before; Stale when it is to make its pods, and its spec is not that
+    of the decision any more.
+    """
+    found = await _read_or_none(api, path)
+    if found is None or not _has_uid(found, switch.uid):
+        return False
+    if (kinds.find(found, switch.field) is True) is on:
+        return True
+    meta = _metadata(found)
+    if switch.own and not on and meta.get("generation", 0) != switch.generation:
+        raise errors.Stale("its spec was changed since its turn came")
+    value: Any = on
+    for key in reversed(switch.field.split(".")):
+        value = {key: value}
+    # never before its creation, whoever's clock is late: a mark that is older is taken for another object's
+    admitted = None if on else max(time_text(at), str(meta.get("creationTimestamp", "")))
+    meta = {"resourceVersion": meta.get("resourceVersion"), "annotations": {marks.ADMITTED_ANNOTATION: admitted}}
+    return await _patch(api, path, "", switch.uid, value | {"metadata": meta | {"uid": switch.uid}}, client.MERGE_PATCH)
 
 
 async def put_open_queues(api: client.Api, namespace: str, names: Iterable[str]) -> None:

@@ -84,6 +84,8 @@ def subject(effect: messages.Effect) -> str:
     match effect:
         case messages.Ungate() | messages.Nominate() | messages.Wake() | messages.Evict():
             return effect.uid
+        case messages.Suspend():
+            return effect.switch.uid
         case messages.StateGroup() | messages.NoteEviction():
             return str(effect.key)
         case messages.StateQueue():

@@ -20,6 +20,7 @@ from extender.sim.api import Json
 from extender.sim.gathering import Gang, api_group, mapping, meta_of, name_of, namespace_of
 from extender.wire import kinds, marks, user_kinds
 from extender.wire.fields import Object, Reader
+from extender.wire.suspensions import words_of, written
 
 _TRAINER = "trainer.kubeflow.org"
 _PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}")
@@ -100,10 +101,7 @@ class _Maker:
         for copy in range(copies or 0):
             members = ((part, index) for part in parts for index in range(part.number))
             for order, (part, index) in enumerate(members):
-                words = {"role": part.role, "index": index, "order": order, "copy": copy, "size": size}
-                words |= {"outer": index // part.inner, "inner": index % part.inner}
-                words["partition"] = index // part.partition if part.partition else ""
-                self._pod(obj, kind, part, {key: str(value) for key, value in words.items()}, gang)
+                self._pod(obj, kind, part, words_of(part, index, order, copy, size), gang)
 
     def _pod(
         self, obj: Object, kind: kinds.Kind, part: kinds.Part, words: Mapping[str, str], gang: Gang | None
@@ -112,10 +110,10 @@ class _Maker:
         spec = {**mapping(part.template, "spec"), "schedulerName": SCHEDULER_NAME}
         name, uid, space = name_of(obj), str(meta_of(obj)["uid"]), namespace_of(obj)
         words = {**words, "name": name, "uid": uid, "namespace": space}
-        labels = {**_texts(meta.get("labels")), **_written(kind.labels, words)}
+        labels = {**_texts(meta.get("labels")), **written(kind.labels, words)}
         if kinds.find(obj, "spec.completionMode") == "Indexed":
             labels["batch.kubernetes.io/job-completion-index"] = words["index"]
-        notes = {**_texts(meta.get("annotations")), **_written(kind.notes, words)}
+        notes = {**_texts(meta.get("annotations")), **written(kind.notes, words)}
         if gang is not None:
             labels |= gang.labels
             notes |= dict(gang.notes) | ({marks.VOLCANO_TASK_ANNOTATION: str(part.role)} if gang.tasks else {})
@@ -160,11 +158,6 @@ def _controller(obj: Object, kind: kinds.Kind) -> Json:
         return {"apiVersion": obj["apiVersion"], "kind": kind.name, "name": name, "uid": uid}
     group, made = controllers[0]
     return {"apiVersion": f"{group}/v1", "kind": made, "name": f"{name}-x", "uid": f"{uid}-x"}
-
-
-def _written(writes: kinds.Writes, words: Mapping[str, str]) -> dict[str, str]:
-    written = {key: value.format_map(words) for key, value in writes}
-    return {key: value for key, value in written.items() if value}
 
 
 def _texts(values: object) -> dict[str, str]:

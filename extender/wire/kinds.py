@@ -47,6 +47,17 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
+class Stop:
+    """A kind of objects that hand their field `suspend` on to one that they make."""
+
+    group: str
+    name: str
+    plural: str
+    versions: tuple[str, ...]
+    suspend: str = "spec.suspend"
+
+
+@dataclass(frozen=True, slots=True)
 class Together:
     """How pods of one object are told from others', and when they start together.
 
@@ -71,6 +82,10 @@ class Together:
     done: str = ""
     #: test: only where it holds the minimums of roles count, else all their pods
     elastic: str = ""
+    #: field that stops its pods while it is true; "" where the kind has none
+    suspend: str = ""
+    #: what makes objects of the kind and hands its own such field on to them
+    stopped_by: Stop | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +123,7 @@ _JOB_LABELS = (
 )
 _VOLCANO_JOB = Role("spec.tasks[]", ".name", least="minAvailable", partition="partitionPolicy.partitionSize")
 _POLICY = "spec.runPolicy.schedulingPolicy"
+_RUN_POLICY = "spec.runPolicy.suspend"
 
 
 def _kubeflow(name: str, operator: str, field: str) -> Kind:
@@ -118,7 +134,7 @@ def _kubeflow(name: str, operator: str, field: str) -> Kind:
         # of an elastic job what torchrun or its like goes on with
         minimum=f"{_POLICY}.minAvailable|spec.elasticPolicy.minReplicas",
         queue=f"{_POLICY}.queue",
-        together=Together(f"{name.lower()}s"),
+        together=Together(f"{name.lower()}s", suspend=_RUN_POLICY),
         labels=(
             ("training.kubeflow.org/operator-name", operator),
             ("training.kubeflow.org/job-name", "{name}"),
@@ -156,6 +172,7 @@ KINDS: tuple[Kind, ...] = (
             "jobs",
             apart=(("", "!spec.completionMode=Indexed"), ("", "!spec.parallelism==spec.completions")),
             done="status.succeeded",
+            suspend="spec.suspend",
         ),
     ),
     Kind("batch", "CronJob", holds=("spec.jobTemplate",), held=("batch/v1", "Job")),
@@ -184,6 +201,8 @@ KINDS: tuple[Kind, ...] = (
             controllers=(("batch", "Job"),),
             named_by="jobset.sigs.k8s.io/jobset-name",
             in_turn=("spec.startupPolicy.startupPolicyOrder=InOrder", "spec.replicatedJobs[].dependsOn"),
+            suspend="spec.suspend",
+            stopped_by=Stop("trainer.kubeflow.org", "TrainJob", "trainjobs", ("v1alpha1",)),
         ),
     ),
     Kind(
@@ -233,6 +252,7 @@ KINDS: tuple[Kind, ...] = (
             controllers=((_KUBEFLOW, "MPIJob"), ("batch", "Job")),
             named_by="training.kubeflow.org/job-name",
             apart=(("launcher", "spec.launcherCreationPolicy=WaitForWorkersReady"),),
+            suspend=_RUN_POLICY,
         ),
     ),
     Kind(
@@ -244,7 +264,9 @@ KINDS: tuple[Kind, ...] = (
             ("ray.io/group", "{role}"),
             ("ray.io/is-ray-node", "yes"),
         ),
-        together=Together("rayclusters", ("v1", "v1alpha1"), elastic="spec.enableInTreeAutoscaling"),
+        together=Together(
+            "rayclusters", ("v1", "v1alpha1"), elastic="spec.enableInTreeAutoscaling", suspend="spec.suspend"
+        ),
     ),
     Kind(
         "ray.io",

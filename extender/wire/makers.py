@@ -1,7 +1,8 @@
 """The objects that make pods as the core wants them: which of their pods start together, and how many it takes.
 
 Takes decoded JSON of an object and the row of its kind, gives a Maker; must not raise for an object that has a name and
-a uid: what is wrong with it stands in the problems of its groups. Of the object nothing else is kept.
+a uid: what is wrong with it stands in the problems of its groups. Of the object nothing else is kept; of
+one that waits suspended also the pods that it would make (`suspensions`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from extender.core.model import Group
 from extender.wire import marks
 from extender.wire.fields import Object, Reader, metadata
 from extender.wire.kinds import Kind, Part, Together, find, holds, parts_of, whole_number
+from extender.wire.suspensions import by_suspension, suspension_of
 
 
 def recognition_of(kind: Kind) -> Recognition | None:
@@ -46,6 +48,10 @@ def decode_maker(kind: Kind, obj: object) -> Maker:
     namespace = reader.text(meta, "namespace", "metadata.namespace") or "default"
     parts = [part for part in parts_of(reader, obj, kind) if part.number]
     gangs = _gangs(reader, obj, kind, kind.together, parts)
+    if by_suspension(obj):  # then it is one thing that waits, however its pods start at other times
+        gangs = [replace(gang, loose=False) for gang in gangs] or [_gang((), True, None)]
+    first = next(iter(gangs), None)
+    suspension = suspension_of(reader, obj, kind, [part for part in parts if first is None or _is_in(part, first)])
     group = Group(
         key=GroupKey(Source.OWNER, namespace, meta["name"]),
         uid=meta["uid"],
@@ -55,11 +61,12 @@ def decode_maker(kind: Kind, obj: object) -> Maker:
         generation=reader.integer(meta, "generation", "metadata.generation") or 0,
         done=_done(obj, kind.together.done),
         problems=tuple(reader.problems),
+        switch=None if suspension is None or suspension.waits else suspension.switch,
     )
     made = tuple(
         replace(gang, group=replace(group, min_member=gang.group.min_member, tasks=gang.group.tasks)) for gang in gangs
     )
-    return Maker(key_of(kind, namespace, meta["name"]), meta["uid"], made, bool(kind.copies))
+    return Maker(key_of(kind, namespace, meta["name"]), meta["uid"], made, bool(kind.copies), suspension)
 
 
 def _gangs(reader: Reader, obj: Object, kind: Kind, together: Together, parts: Sequence[Part]) -> list[Gang]:
@@ -90,6 +97,10 @@ def _gang(parts: Sequence[Part], elastic: bool, stated: int | None, *, loose: bo
     if stated:  # of which roles these are it does not say
         total, tasks = min(stated, max(1, pods)), ()
     return Gang(Group(GroupKey(Source.OWNER, "", ""), "", total, tasks), loose=loose or pods == 1)
+
+
+def _is_in(part: Part, gang: Gang) -> bool:
+    return not gang.tasks or _task(part) in gang.tasks
 
 
 def _task(part: Part) -> TaskName:

@@ -34,6 +34,11 @@ CHECKPOINT_ANNOTATION = "muster.dev/last-checkpoint"
 PREEMPTIBLE_ANNOTATION = "muster.dev/preemptible"
 TOPOLOGY_REQUIRED_ANNOTATION = "muster.dev/topology-required"
 TOPOLOGY_PREFERRED_ANNOTATION = "muster.dev/topology-preferred"
+#: on what makes pods: it is created suspended, and queued as it is
+QUEUE_BY_LABEL = "muster.dev/queue-by"
+BY_SUSPENSION = "suspension"
+#: when its turn came; while it stands there, whoever suspends it has taken it out of the queue
+ADMITTED_ANNOTATION = "muster.dev/admitted-at"
 #: any change of a rejected pod makes the scheduler look at it again; ours is of this annotation
 WAKE_ANNOTATION = "muster.dev/wake"
 

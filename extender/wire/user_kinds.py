@@ -32,11 +32,12 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}", re.ASCII)
 _PLURAL = re.compile(r"[a-z][a-z0-9]{0,62}", re.ASCII)
 _VERSION = re.compile(r"[a-z0-9.-]{1,253}(/v[a-z0-9]{1,30})?", re.ASCII)
 _PATH = re.compile(r"[A-Za-z0-9_.|=\[\]{}!-]{0,250}", re.ASCII)
+_FIELD = re.compile(r"([A-Za-z0-9_]{1,63}(\.[A-Za-z0-9_]{1,63}){0,9})?", re.ASCII)
 _LABEL = re.compile(r"[A-Za-z0-9_./-]{0,317}", re.ASCII)
 _ROLE = re.compile(r"\.?[A-Za-z0-9_-]{0,63}", re.ASCII)
 _FIELDS = frozenset(
     ("apiVersion", "kind", "plural", "roles", "controllers", "namedBy", "copyBy", "copies", "minimum", "queue")
-) | {"apart", "inTurn", "elastic"}
+) | {"apart", "inTurn", "elastic", "suspend"}
 _ROLE_FIELDS = frozenset(("at", "name", "template", "number", "most", "least", "optional", "less"))
 
 
@@ -102,6 +103,8 @@ def _kind(reader: Reader, found: Object) -> Kind:
 
 
 def _together(reader: Reader, found: Object, versions: Iterable[str]) -> Together:
+    if found.get("suspend") and found.get("copies"):
+        reader.say("suspend", "does not go with copies, which start one by one")
     apart = reader.objects(found, "apart", "apart")
     controllers = reader.objects(found, "controllers", "controllers")
     return Together(
@@ -119,6 +122,7 @@ def _together(reader: Reader, found: Object, versions: Iterable[str]) -> Togethe
         apart=tuple((_word(reader, one, "role", _ROLE), _path(reader, one, "when")) for one in apart[:_MAX_PARTS]),
         in_turn=tuple(_checked(reader, "inTurn", one, _PATH) for one in _many(reader, found, "inTurn")),
         elastic=_path(reader, found, "elastic"),
+        suspend=_word(reader, found, "suspend", _FIELD),
     )
 
 

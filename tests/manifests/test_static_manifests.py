@@ -18,7 +18,7 @@ from extender.wire import marks
 
 MANIFESTS = pathlib.Path(__file__).resolve().parents[2] / "manifests"
 #: components that a user adds to an overlay
-OPTIONAL = ("decision-log", "jobs", "metrics", "node-agent")
+OPTIONAL = ("decision-log", "jobs", "metrics", "node-agent", "queue-by-suspension")
 MINORS = ("1.34", "1.35", "1.36", "1.37")
 SCHEDULER_IMAGE = "registry.k8s.io/kube-scheduler"
 Object = dict[str, Any]

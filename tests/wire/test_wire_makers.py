@@ -247,6 +247,17 @@ def test_a_kind_that_a_site_adds_is_as_good_as_one_of_ours() -> None:
     assert merged([kind])[-1] == kind
 
 
+def test_a_kind_that_a_site_adds_can_be_queued_by_suspension() -> None:
+    (kind,), problems = decode_kinds({"data": {"good": GOOD[:-1] + ", suspend: spec.run.suspend}"}})
+    assert problems == ()
+    meta = {"name": "o", "uid": "u", "labels": {"muster.dev/queue-by": "suspension"}}
+    template = {"spec": {"schedulerName": "muster", "containers": []}}
+    spec = {"replicas": 2, "run": {"suspend": True}, "template": template}
+    found = decode_maker(kind, {"metadata": meta, "spec": spec}).suspension
+    assert found is not None
+    assert (found.waits, len(found.pods), found.switch.field) == (True, 2, "spec.run.suspend")
+
+
 def test_a_kind_of_ours_can_be_replaced() -> None:
     text = (
         "{apiVersion: batch/v1, kind: Job, plural: jobs, roles: [{at: spec, number: [parallelism], most: completions}]}"
@@ -297,6 +308,14 @@ BAD: dict[str, tuple[Any, str]] = {
         "x: kind: jobset.x-k8s.io/JobSet has this name",
     ),
     "a name that was given": (GOOD, f"x: kind: Good is given before, or it is one more than {MAX_KINDS}"),
+    "a field to switch that is in a list": (
+        GOOD[:-1] + ", suspend: 'spec.jobs[].suspend'}",
+        "x: suspend: 'spec.jobs[].suspend' is not text of the kind that stands here",
+    ),
+    "a switch for many": (
+        GOOD[:-1] + ", suspend: spec.suspend, copies: spec.replicas}",
+        "x: suspend: does not go with copies, which start one by one",
+    ),
     "aliases within aliases": ("a: &a [*a]", "x: a: is no field of a kind"),
 }
 
