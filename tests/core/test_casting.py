@@ -22,6 +22,7 @@ from tests.builders import GPU, bound, gpu_node, make_pod, make_queue
 QUEUES = ("a", "b")
 #: groups of lower priority than this; and those that take GPUs
 KINDS = (5, frozenset({GPU}))
+RIGID = Declared(1, preemptible=False)
 
 
 class KeptUp(RuleBasedStateMachine):
@@ -53,7 +54,7 @@ class KeptUp(RuleBasedStateMachine):
         gang=st.sampled_from((None, None, None, "g0", "g1")),
         request=st.sampled_from(({GPU: 1}, {GPU: 2}, {"cpu": 1000})),
         many=st.integers(1, 3),
-        declared=st.sampled_from((Declared(1), Declared(1), Declared(2), Declared(1, expected_duration=20))),
+        declared=st.sampled_from((Declared(1), Declared(1), Declared(2), Declared(1, expected_duration=20), RIGID)),
     )
     def pods_run(
         self,
@@ -118,6 +119,7 @@ class KeptUp(RuleBasedStateMachine):
         kept = self.look()
         state = (self.preemption._casting, self.preemption._coming)
         self.preemption.doubt_all()
+        self.engine._plans.firm.doubt_all()
         anew = self.look()
         self.preemption._casting, self.preemption._coming = state
         assert kept == anew
@@ -131,7 +133,11 @@ class KeptUp(RuleBasedStateMachine):
             "coming": of_absence(scene.coming.absence),
             "since": dict(self.preemption._since),
         }
+        firm = self.engine._plans.firm
+        firm.begin()
         for queue in map(QueueName, QUEUES):
+            sums = {resource: amount for resource, amount in firm.sums().get(queue, {}).items() if amount}
+            found[queue] = (sums, firm.lent(queue))
             for kind in KINDS:
                 lot = scene.casting._lot(queue, kind)
                 free = {key: (h.queue, h.priority, h.pods, h.spare, h.whole, h.overdue) for key, h in lot.free.items()}
@@ -147,6 +153,6 @@ def of_absence(absence: Absence) -> tuple[dict[PodUid, Pod], dict[object, int], 
 
 
 KeptUp.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestKeptUp = pytest.mark.timeout(180)(KeptUp.TestCase)
