@@ -56,7 +56,7 @@ class Usage:
         #: what was used when a round began and is free since: below a cap it is left to the next round
         self.withheld: Mapping[tuple[QueueName, str], int] = {}
         #: told of each group of which the charges change, or their queue
-        self.changed: Callable[[GroupKey], None] = lambda _: None
+        self.changed: Callable[[GroupKey], None] | None = None
 
     def follow(self, tree: Tree, grants: Grants) -> bool:
         """Count for another tree, or other guarantees; False when they are the same."""
@@ -97,7 +97,8 @@ class Usage:
                 del self._groups[key]
                 self._strike(key, group.queue)
                 self._moved.pop(key, None)
-        self.changed(key)
+        if self.changed is not None:
+            self.changed(key)
         self.book(named or group.queue, amounts, sign)
         if self._recount is not None:
             self._recount.charged(key, named, amounts, sign)
@@ -140,7 +141,8 @@ class Usage:
                 self.book(group.queue, amounts, -number)
                 self.book(queue, amounts, number)
                 self._moved[key] = None
-        self.changed(key)
+        if self.changed is not None:
+            self.changed(key)
         self._strike(key, group.queue)
         self._of_queue.setdefault(queue, {})[key] = None
         group.queue = queue
