@@ -75,7 +75,12 @@ class KeptUp(RuleBasedStateMachine):
         pods = sorted(self.engine.world.pods.values(), key=lambda pod: pod.uid)
         return data.draw(st.sampled_from(pods)) if pods else None
 
-    @rule(data=st.data(), what=st.sampled_from(("leaves", "goes", "is asked", "is let be", "is held", "ends", "moves")))
+    @rule(
+        data=st.data(),
+        what=st.sampled_from(
+            ("leaves", "goes", "is asked", "is asked as a whole", "is let be", "is held", "ends", "moves")
+        ),
+    )
     def something_happens(self, data: st.DataObject, what: str) -> None:
         pod = self.one(data)
         if pod is None:
@@ -87,6 +92,8 @@ class KeptUp(RuleBasedStateMachine):
             self.send(messages.PodGone(pod.uid))
         elif what == "is asked" and pod.bound:
             self.engine._cycle.wholes.ask([pod], Ground.RECLAIMED, ())
+        elif what == "is asked as a whole":
+            self.engine._cycle.wholes.ask(self.engine._cycle.wholes.bound(pod.group), Ground.RECLAIMED, ())
         elif what == "is let be":
             self.send(messages.EffectDone(asked, "a budget refuses it"))
         elif what == "is held":
