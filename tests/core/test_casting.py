@@ -159,6 +159,23 @@ def of_absence(absence: Absence) -> tuple[dict[PodUid, Pod], dict[object, int], 
     return dict(absence.pods), dict(absence._charges), rows, there
 
 
+def test_a_gang_that_went_as_a_whole_and_stays_after_all_may_go_again() -> None:
+    kept = KeptUp()
+    kept.begin(0)
+    kept.pods_run("a", 0, 0, "g0", {GPU: 1}, 2, Declared(2))
+    pods = list(kept.engine.world.pods.values())
+    kept.engine._cycle.wholes.ask(pods, Ground.RECLAIMED, ())
+    for pod in pods:
+        kept.send(messages.EffectDone(messages.Evict(pod.uid, pod.namespace, pod.name, Ground.RECLAIMED), "refused"))
+    kept.now += 100  # nobody believes the refusals any more
+    kept.preemption.begin(kept.now)
+    kept.look()
+    kept.send(messages.Tick())  # it is whole, so that it is not taken to be going
+    assert kept.engine.world.members.keys() == {pods[0].group}
+    assert not kept.engine._cycle.wholes.going(pods[0].group)
+    kept.is_as_found_anew()
+
+
 KeptUp.TestCase.settings = settings(
     max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
