@@ -222,6 +222,7 @@ class Cycle(Records):
         self._unsettled = False
         tree = self._tree = self._tree or quota.Tree(self.world.queues)
         self.totals = self.world.nodes.totals()
+        self.plans.firm.doubt_all()
         if self.usage.follow(tree, quota.grants(tree, self.totals)):
             self._give_up_round()
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+import numpy as np
+
 from extender.core.ids import GroupKey, NodeName
 from extender.core.ledger import Reservation
 from extender.core.node_table import NodeTable
@@ -22,6 +24,8 @@ class Earmarks:
         self._nodes = nodes
         self._charge = charge
         self._of: dict[GroupKey, tuple[Reservation, ...]] = {}
+        #: what is kept, by row of the node table
+        self._kept = np.zeros_like(nodes.used)
         #: grows with each change
         self.changes = 0
 
@@ -44,15 +48,26 @@ class Earmarks:
             self._of[key] = kept
             self.changes += 1
         for place in kept:
-            self._charge(key, None, place.shape.request, 1)
+            self._note(place, 1)
 
     def lift(self, key: GroupKey) -> tuple[Reservation, ...]:
         """Keep nothing for the group any more."""
         places = self._of.pop(key, ())
         self.changes += bool(places)
         for place in places:
-            self._charge(key, None, place.shape.request, -1)
+            self._note(place, -1)
         return places
+
+    def _note(self, place: Reservation, sign: int) -> None:
+        self._charge(place.group, None, place.shape.request, sign)
+        self._fit()
+        self._kept[self._nodes.row_of[place.node], : len(place.request)] += sign * place.request
+
+    def _fit(self) -> None:
+        """Follow the node table's growth."""
+        rows, width = self._nodes.used.shape
+        if self._kept.shape != (rows, width):
+            self._kept = np.pad(self._kept, ((0, rows - len(self._kept)), (0, width - self._kept.shape[1])))
 
     def clear(self) -> None:
         """Keep nothing."""
@@ -74,7 +89,5 @@ class Earmarks:
         """What is reserved and what is kept together, by row of the node table."""
         if not self._of:
             return reserved
-        both = reserved.copy()
-        for place in self:
-            both[self._nodes.row_of[place.node], : len(place.request)] += place.request
-        return both
+        self._fit()
+        return reserved + self._kept

@@ -100,6 +100,7 @@ class Engine:
         self.world.apply(event)
         self._cycle.grown = True
         self._cycle.preemption.doubt_all()
+        self._plans.firm.doubt_all()
         if isinstance(event, messages.BudgetSeen | messages.BudgetGone):
             self._plans.disruptions.changed(event)
 

@@ -8,7 +8,7 @@ owns, firm work takes like any other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from extender.core.budgets import Disruptions, allows_none
 from extender.core.ids import GroupKey, QueueName
@@ -18,26 +18,45 @@ from extender.core.resources import add
 from extender.core.usage import Usage
 from extender.core.world import World
 
+#: changes of more groups than so many are not looked at one by one
+_DOUBTED = 20_000
 #: a resource, how much of it is borrowed for good, and the budget that is to blame, or ""
 Loan = tuple[str, int, str]
 
 
 class Firm:
-    """Sums over firm groups, counted anew when first asked for in a round, and kept up by `refresh`."""
+    """Sums over firm groups. They stand still while a round lasts, but for `refresh`; what was doubted since is counted
+    anew when they are first asked for in the next one."""
 
     def __init__(self, world: World, usage: Usage, disruptions: Disruptions) -> None:
         self._world = world
         self._usage = usage
         self._disruptions = disruptions
-        self._sums: dict[QueueName, Sums] | None = None
+        self._sums: dict[QueueName, Sums] = {}
         #: what each firm group was counted with
         self._of: dict[GroupKey, tuple[tuple[QueueName, str, int], ...]] = {}
         #: budgets by the queues in which they make groups firm
         self._budgets: dict[QueueName, str] = {}
+        #: a round has begun since the sums were last asked for
+        self._begun = True
+        #: groups of which something may have changed since they were counted; or it may be of all
+        self._doubted: dict[GroupKey, None] = {}
+        self._all_doubted = True
+        usage.changed = self.doubt
 
     def begin(self) -> None:
-        """A round begins, or goes on after something has happened: anything may have changed."""
-        self._sums = None
+        """A round begins, or goes on after something has happened."""
+        self._begun = True
+
+    def doubt(self, key: GroupKey) -> None:
+        """What the group is charged with may have changed, or whether it is firm."""
+        if not self._all_doubted:
+            self._doubted[key] = None
+            self._all_doubted = len(self._doubted) > _DOUBTED
+
+    def doubt_all(self) -> None:
+        """Queues or budgets have changed."""
+        self._all_doubted = True
 
     def is_firm(self, key: GroupKey) -> bool:
         """True when nobody of the group may be evicted."""
@@ -65,18 +84,26 @@ class Firm:
 
     def sums(self) -> Mapping[QueueName, Mapping[str, int]]:
         """What firm work uses of each queue and of those below it."""
-        if self._sums is None:
-            self._sums = {}
-            self._of.clear()
-            self._budgets.clear()
-            for key in self._usage.groups():
+        if self._begun:
+            self._begun = False
+            # which of several budgets is named depends on the order of all groups
+            self._all_doubted |= bool(self._budgets) or any(map(self._protector, self._doubted))
+            doubted: Iterable[GroupKey] = self._doubted
+            if self._all_doubted:
+                self._sums, self._all_doubted, doubted = {}, False, self._usage.groups()
+                self._of.clear()
+                self._budgets.clear()
+            for key in doubted:
+                self._uncount(key)
                 if self.is_firm(key):
                     self._count(key)
+            self._doubted.clear()
         return self._sums
 
     def refresh(self, key: GroupKey) -> None:
         """What a group is charged with has changed in this round."""
-        if self._sums is not None and (key in self._of or self.is_firm(key)):
+        if not self._begun and (key in self._of or self.is_firm(key)):
+            self._uncount(key)
             self._count(key)
 
     def lent(self, name: QueueName) -> Loan | None:
@@ -94,10 +121,11 @@ class Firm:
                 return resource, amount - owned, self._budgets.get(name, "")
         return None
 
-    def _count(self, key: GroupKey) -> None:
-        assert self._sums is not None
+    def _uncount(self, key: GroupKey) -> None:
         for name, resource, amount in self._of.pop(key, ()):
-            add(self._sums.setdefault(name, {}), ((resource, -amount),))
+            add(self._sums[name], ((resource, -amount),))
+
+    def _count(self, key: GroupKey) -> None:
         counted = []
         protector = self._protector(key)
         for queue, amounts, number in self._usage.charges(key):

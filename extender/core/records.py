@@ -85,6 +85,7 @@ class Records:
         """Something of the group, or its plan, has changed."""
         self.asking.doubt(key)
         self.preemption.doubt(key)
+        self.plans.firm.doubt(key)
 
     def facts(self) -> Facts:
         """What constraints and levels look at of the nodes, as it is now."""

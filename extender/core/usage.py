@@ -55,6 +55,8 @@ class Usage:
         self._recount: Recount | None = None
         #: what was used when a round began and is free since: below a cap it is left to the next round
         self.withheld: Mapping[tuple[QueueName, str], int] = {}
+        #: told of each group of which the charges change, or their queue
+        self.changed: Callable[[GroupKey], None] | None = None
 
     def follow(self, tree: Tree, grants: Grants) -> bool:
         """Count for another tree, or other guarantees; False when they are the same."""
@@ -95,6 +97,8 @@ class Usage:
                 del self._groups[key]
                 self._strike(key, group.queue)
                 self._moved.pop(key, None)
+        if self.changed is not None:
+            self.changed(key)
         self.book(named or group.queue, amounts, sign)
         if self._recount is not None:
             self._recount.charged(key, named, amounts, sign)
@@ -137,6 +141,8 @@ class Usage:
                 self.book(group.queue, amounts, -number)
                 self.book(queue, amounts, number)
                 self._moved[key] = None
+        if self.changed is not None:
+            self.changed(key)
         self._strike(key, group.queue)
         self._of_queue.setdefault(queue, {})[key] = None
         group.queue = queue

@@ -53,7 +53,7 @@ class Wholes:
         self._asked: dict[PodUid, None] = {}
         self._wholes: dict[GroupKey, _Whole] = {}
         self._look_at = float("-inf")
-        #: told of each group of which an eviction is under way from now on, or is not any more
+        #: told of each group of which an eviction is under way from now on, or is not any more, and of wholes too
         self.changed: Callable[[GroupKey], None] = lambda _: None
 
     @property
@@ -114,6 +114,7 @@ class Wholes:
         whole_again = isinstance(need, Need) and satisfied(need, self._world.tallies[key]) if bound else True
         if whole_again or whole.tries >= TRIES or any(pod.uid not in whole.members for pod in bound):
             del self._wholes[key]
+            self.changed(key)
             return []
         if now < whole.not_before or self._under_way(key):
             return []

@@ -22,6 +22,7 @@ from tests.builders import GPU, bound, gpu_node, make_pod, make_queue
 QUEUES = ("a", "b")
 #: groups of lower priority than this; and those that take GPUs
 KINDS = (5, frozenset({GPU}))
+RIGID = Declared(1, preemptible=False)
 
 
 class KeptUp(RuleBasedStateMachine):
@@ -53,7 +54,7 @@ class KeptUp(RuleBasedStateMachine):
         gang=st.sampled_from((None, None, None, "g0", "g1")),
         request=st.sampled_from(({GPU: 1}, {GPU: 2}, {"cpu": 1000})),
         many=st.integers(1, 3),
-        declared=st.sampled_from((Declared(1), Declared(1), Declared(2), Declared(1, expected_duration=20))),
+        declared=st.sampled_from((Declared(1), Declared(1), Declared(2), Declared(1, expected_duration=20), RIGID)),
     )
     def pods_run(
         self,
@@ -74,7 +75,12 @@ class KeptUp(RuleBasedStateMachine):
         pods = sorted(self.engine.world.pods.values(), key=lambda pod: pod.uid)
         return data.draw(st.sampled_from(pods)) if pods else None
 
-    @rule(data=st.data(), what=st.sampled_from(("leaves", "goes", "is asked", "is let be", "is held", "ends", "moves")))
+    @rule(
+        data=st.data(),
+        what=st.sampled_from(
+            ("leaves", "goes", "is asked", "is asked as a whole", "is let be", "is held", "ends", "moves")
+        ),
+    )
     def something_happens(self, data: st.DataObject, what: str) -> None:
         pod = self.one(data)
         if pod is None:
@@ -86,6 +92,8 @@ class KeptUp(RuleBasedStateMachine):
             self.send(messages.PodGone(pod.uid))
         elif what == "is asked" and pod.bound:
             self.engine._cycle.wholes.ask([pod], Ground.RECLAIMED, ())
+        elif what == "is asked as a whole":
+            self.engine._cycle.wholes.ask(self.engine._cycle.wholes.bound(pod.group), Ground.RECLAIMED, ())
         elif what == "is let be":
             self.send(messages.EffectDone(asked, "a budget refuses it"))
         elif what == "is held":
@@ -118,6 +126,7 @@ class KeptUp(RuleBasedStateMachine):
         kept = self.look()
         state = (self.preemption._casting, self.preemption._coming)
         self.preemption.doubt_all()
+        self.engine._plans.firm.doubt_all()
         anew = self.look()
         self.preemption._casting, self.preemption._coming = state
         assert kept == anew
@@ -131,7 +140,11 @@ class KeptUp(RuleBasedStateMachine):
             "coming": of_absence(scene.coming.absence),
             "since": dict(self.preemption._since),
         }
+        firm = self.engine._plans.firm
+        firm.begin()
         for queue in map(QueueName, QUEUES):
+            sums = {resource: amount for resource, amount in firm.sums().get(queue, {}).items() if amount}
+            found[queue] = (sums, firm.lent(queue))
             for kind in KINDS:
                 lot = scene.casting._lot(queue, kind)
                 free = {key: (h.queue, h.priority, h.pods, h.spare, h.whole, h.overdue) for key, h in lot.free.items()}
@@ -146,7 +159,24 @@ def of_absence(absence: Absence) -> tuple[dict[PodUid, Pod], dict[object, int], 
     return dict(absence.pods), dict(absence._charges), rows, there
 
 
+def test_a_gang_that_went_as_a_whole_and_stays_after_all_may_go_again() -> None:
+    kept = KeptUp()
+    kept.begin(0)
+    kept.pods_run("a", 0, 0, "g0", {GPU: 1}, 2, Declared(2))
+    pods = list(kept.engine.world.pods.values())
+    kept.engine._cycle.wholes.ask(pods, Ground.RECLAIMED, ())
+    for pod in pods:
+        kept.send(messages.EffectDone(messages.Evict(pod.uid, pod.namespace, pod.name, Ground.RECLAIMED), "refused"))
+    kept.now += 100  # nobody believes the refusals any more
+    kept.preemption.begin(kept.now)
+    kept.look()
+    kept.send(messages.Tick())  # it is whole, so that it is not taken to be going
+    assert kept.engine.world.members.keys() == {pods[0].group}
+    assert not kept.engine._cycle.wholes.going(pods[0].group)
+    kept.is_as_found_anew()
+
+
 KeptUp.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestKeptUp = pytest.mark.timeout(180)(KeptUp.TestCase)
