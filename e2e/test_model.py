@@ -76,7 +76,7 @@ MANY = {"A100": 3, "V100": 10, "T4": 75, "none": 17}
 CASES = {
     "LeastAllocated, its default": Case(FEW),
     "MostAllocated over CPU, memory and GPUs": Case(FEW, PACKING),
-    "priority preemption": Case(FEW, urgent=10, seed=2),
+    "priority preemption": Case(FEW, urgent=24, seed=2),
     "of 105 nodes a part is scored": Case(MANY, size=120, seed=3),
 }
 
@@ -224,5 +224,5 @@ def test_the_model_decides_as_the_real_one(
     assert counted[decisions.PLACED] > 0.6 * PODS  # there is something to agree with
     assert counted[decisions.REFUSED] > 0
     assert counted[decisions.LEFT] > 0
-    assert counted[decisions.MADE_ROOM] >= case.urgent / 4
+    assert counted[decisions.MADE_ROOM] >= case.urgent / 8
     assert done.returncode == 0, done.stdout + done.stderr

@@ -33,7 +33,7 @@ def add(actions: Commands) -> None:
     told.add_argument("--longest", type=_above_zero, metavar="SECONDS", help="cut jobs that run longer")
     told.add_argument("--seeds", type=_some, default=1, help="how many, from --seed on (%(default)s)")
     told.add_argument("--policies", nargs="+", choices=policies.EVERY, default=list(policies.POLICIES), metavar="NAME")
-    told.add_argument("--ablations", action="store_true", help="Muster with each part off in turn, too")
+    told.add_argument("--ablations", action="store_true", help="Muster with each part off in turn, and set wrong, too")
     told.add_argument("--at-once", type=_some, default=os.cpu_count() or 1, metavar="N", help="replays at a time")
     told.add_argument("--out", type=pathlib.Path, metavar="FOLDER", help="write report.html and CSV tables there")
     told.add_argument(
@@ -43,7 +43,7 @@ def add(actions: Commands) -> None:
 
 def run(told: argparse.Namespace, out: TextIO, errors: TextIO) -> None:
     """Replay what is asked for."""
-    names = [*told.policies, *(policies.ABLATIONS if told.ablations else ())]
+    names = [*told.policies, *((*policies.ABLATIONS, *policies.WRONG) if told.ablations else ())]
     wishes = scaling.Wishes(told.load, told.longest)
     todo = [
         runs.Run(tuple(told.files), told.hosts, wishes, name, seed)

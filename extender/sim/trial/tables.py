@@ -115,7 +115,7 @@ def _cost(found: Mapping[str, float], figure: Figure) -> str:
     name = max(parts, key=lambda part: sign * parts[part])
     if sign * (parts[name] - found[OURS]) <= 0:
         return "No part of ours that can be off costs it."
-    return f"It is {text(parts[name], figure)} {name if name.startswith('without') else 'with ' + name}."
+    return f"It is {text(parts[name], figure)} {name}."
 
 
 def figures(results: Sequence[Result]) -> Rows:
