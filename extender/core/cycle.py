@@ -192,6 +192,7 @@ class Cycle(Records):
     def cluster_changed(self) -> None:
         """A node came, changed or went."""
         self.grown = self._unsettled = True
+        self.preemption.doubt_all()
         self.backfill.cluster_changed()
 
     def note_room(self, before: Pod | None, pod: Pod | None, now: float) -> None:
@@ -207,7 +208,6 @@ class Cycle(Records):
         """A queue came, changed or went."""
         self._tree = None
         self.cluster_changed()
-        self.preemption.doubt_all()
         self.vacancy.doubt()
 
     def namespace_changed(self, name: str) -> None:

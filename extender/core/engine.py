@@ -98,9 +98,7 @@ class Engine:
     def _world_event(self, event: Any, now: float) -> None:
         """Everything that changes the world but no single group: all that waits is looked at again."""
         self.world.apply(event)
-        self._cycle.grown = True
-        self._cycle.preemption.doubt_all()
-        self._plans.firm.doubt_all()
+        self._cycle.doubt_all()
         if isinstance(event, messages.BudgetSeen | messages.BudgetGone):
             self._plans.disruptions.changed(event)
 
@@ -208,7 +206,6 @@ class Engine:
         self.world.apply(messages.NodeSeen(node))
         if before is None or changes.node_facts(before) != changes.node_facts(node):
             self._cycle.suspects.add(node.name)
-            self._cycle.preemption.doubt_all()
             self._cycle.backfill.runs.doubt_node(node.name)
             self._cycle.cluster_changed()
             self._cycle.doubt_refusals()
@@ -220,7 +217,6 @@ class Engine:
             self._cycle.unplaced(reservation.group, PodUid(reservation.slot))
         self._admissions.gone(event.name)
         self.world.apply(event)
-        self._cycle.preemption.doubt_all()
         self._cycle.backfill.runs.doubt_node(event.name)
         self._cycle.cluster_changed()
 
@@ -356,8 +352,7 @@ class Engine:
         before, self._plans.holds = self._plans.holds, {hold.uid: hold for hold in event.holds}
         if not self.active:
             return
-        for hold in (*before.values(), *event.holds):
-            self._cycle.preemption.doubt(hold.group)
+        self._cycle.doubt_holds(before.values(), event.holds)
         for uid in [uid for uid in before if uid not in self._plans.holds]:
             self._settle(uid, self._plans.settle(uid))
         news = [hold for hold in event.holds if hold.uid not in before or before[hold.uid].node != hold.node]

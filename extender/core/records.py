@@ -6,6 +6,8 @@ what a group gets. `Cycle` is made of it.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import replace
 
 from extender.core import backlog, messages, plans, spans, stating, switching
@@ -18,7 +20,7 @@ from extender.core.feasibility import Facts, Feasibility
 from extender.core.ids import GroupKey, NodeName, PodUid
 from extender.core.ledger import Slot
 from extender.core.membership import Standing, satisfied
-from extender.core.model import Pod
+from extender.core.model import Hold, Pod
 from extender.core.planning import EXPECT_SECONDS, Entry
 from extender.core.preemption import Preemption
 from extender.core.reasons import FOR_ROOM, HELD_BACK, Reason, Refusal
@@ -86,6 +88,17 @@ class Records:
         self.asking.doubt(key)
         self.preemption.doubt(key)
         self.plans.firm.doubt(key)
+
+    def doubt_all(self) -> None:
+        """Something has changed that may concern any group: all that waits is looked at again."""
+        self.grown = True
+        self.preemption.doubt_all()
+        self.plans.firm.doubt_all()
+
+    def doubt_holds(self, *holds: Iterable[Hold]) -> None:
+        """Other calls are held for these groups, so that members may be bound at any moment, or are not any more."""
+        for hold in itertools.chain(*holds):
+            self.preemption.doubt(hold.group)
 
     def facts(self) -> Facts:
         """What constraints and levels look at of the nodes, as it is now."""
