@@ -135,7 +135,7 @@ class KeptUp(RuleBasedStateMachine):
         """Everything that a round would find now."""
         self.engine._cycle.follow_queues()
         self.preemption.begin(self.now)
-        scene = self.preemption._look(self.engine._cycle.room(), self.now)
+        scene = self.preemption._look(self.now)
         found: dict[object, object] = {
             "coming": of_absence(scene.coming.absence),
             "since": dict(self.preemption._since),

@@ -18,6 +18,7 @@ OF_OUR_OWN = {
     "NotActive",
     "NamespaceNotAllowed",
     "BeingEvicted",
+    "StaysSuspended",
 }
 
 
