@@ -4,9 +4,9 @@ Takes groups as they are refused, and what queues use; gives for a group that wa
 queues hold back from it. Must not place.
 
 The rule is that of reclaim, seen from the other side (`eligible`): a group holds back from one of another queue when
-its own side, below the lowest queue that both have above them, stays inside what it owns with it, and the other side
-does not. Of a queue these are the groups, in their order, that can be so together. As in reclaim, a side's own work of
-lower priority counts as gone where it may be evicted: a group that could make room below itself does not borrow.
+its own side, below the lowest queue that both have above them, stays inside what it owns with it, and no level of the
+other side does. Of a queue these are the groups, in their order, that can be so together. As in reclaim, a side's own
+work of lower priority counts as gone where it may be evicted: a group that could make room below itself does not borrow.
 
 Of each queue the first few groups are known that wait for room and could start at all; which of them hold back is
 asked when somebody would borrow, as that changes with all that is used.
@@ -18,7 +18,7 @@ from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from extender.core.claims import Claim, owns
+from extender.core.claims import Claim, borrows
 from extender.core.ids import GroupKey, QueueName
 from extender.core.model import Constraints
 from extender.core.ordering import OrderKey
@@ -131,7 +131,7 @@ class Claiming:
         path, lower = tree.path(queue), self._lower(queue, priority)
         sides = (path[:end] for end in range(1, len(path) + 1))
         return [
-            claim for side in sides if not owns(usage, side, asked, lower) for claim in self._from(side, queue, usage)
+            claim for side in sides if borrows(usage, side, asked, lower) for claim in self._from(side, queue, usage)
         ]
 
     def _from(self, side: tuple[QueueName, ...], queue: QueueName, usage: Usage) -> list[Claim]:

@@ -1,4 +1,4 @@
-"""What a queue holds back from borrowers for its groups that wait, and what it is to own what one asks for.
+"""What a queue holds back from borrowers for its groups that wait, and what it is to borrow.
 
 Takes usage and amounts, gives values; must not know who waits (`claiming` does).
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from extender.core import fairshare
 from extender.core.ids import GroupKey, QueueName
 from extender.core.model import Constraints
 from extender.core.quota import Sums
@@ -35,14 +34,16 @@ def nothing(usage: Usage, asked: Mapping[str, int]) -> Iterable[Claim]:
     return ()
 
 
-def owns(
-    usage: Usage, levels: Iterable[QueueName], asked: Mapping[str, int], without: Mapping[str, int] = _NOTHING
+def borrows(
+    usage: Usage, side: Iterable[QueueName], asked: Mapping[str, int], without: Mapping[str, int] = _NOTHING
 ) -> bool:
-    """True when so much more is inside what is owned at each of these levels that names it, and some level does.
+    """True when with so much more each of these levels uses more of something asked for than it owns.
 
     `without`: as if so much of what is used was not.
     """
-    amounts = tuple(asked.items())
-    ats = [(usage.tree.at(name), usage.of(name)) for name in levels]
-    found = [fairshare.inside(at, used, amounts, without) for at, used in ats if at is not None]
-    return True in found and False not in found
+    levels = [(at.owned if (at := usage.tree.at(name)) is not None else _NOTHING, usage.of(name)) for name in side]
+    return any(
+        all(used.get(r, 0) - without.get(r, 0) + amount > owned.get(r, 0) for owned, used in levels)
+        for r, amount in asked.items()
+        if amount and r in usage.tree.owned
+    )
