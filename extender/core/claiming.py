@@ -6,7 +6,7 @@ queues hold back from it. Must not place.
 The rule is that of reclaim, seen from the other side (`eligible`): a group holds back from one of another queue when
 its own side, below the lowest queue that both have above them, stays inside what it owns with it, and no level of the
 other side does. Of a queue these are the groups, in their order, that can be so together. As in reclaim, a side's own
-work of lower priority counts as gone where it may be evicted: a group that could make room below itself does not borrow.
+work of lower priority counts as gone where it may be evicted: who could make room below itself does not borrow.
 
 Of each queue the first few groups are known that wait for room and could start at all; which of them hold back is
 asked when somebody would borrow, as that changes with all that is used.

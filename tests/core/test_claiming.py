@@ -59,6 +59,7 @@ CASES = {
         FLAT, {"a": 8}, {"a:1": 4}, "c:1", 1, 4, lower={"a": 6}, priorities={"a:1": 5}
     ),
     "of two queues the larger claim": Case(FLAT, {}, {"a:1": 3, "b:1": 5}, "c:1", 1, 5),
+    "of two queues the larger claim, whichever it is": Case(FLAT, {}, {"a:1": 5, "b:1": 3}, "c:1", 1, 5),
     "nothing from its own queue": Case(FLAT, {}, {"a:1": 3}, "a:2", 9, 0),
     "nothing from one that owns what it asks for": Case(FLAT, {}, {"a:1": 8}, "b:1", 8, 0),
     "from one that asks for more than its queue owns": Case(FLAT, {}, {"a:1": 8}, "b:1", 9, 8),

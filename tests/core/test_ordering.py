@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.core import fairshare
 from extender.core.ids import GroupKey, QueueName, Source
 from extender.core.model import Queue
-from extender.core.ordering import Line, OrderKey, Stage, Turns, order_key
+from extender.core.ordering import Line, OrderKey, Stage, Turn, Turns, order_key, passes
 from extender.core.quota import Grants, Tree
 from extender.core.resources import Amounts
 from extender.core.usage import Usage
@@ -218,6 +219,24 @@ def test_turns_are_those_of_looking_anew_each_time(queues: list[Queue], data: st
     given_to = data.draw(st.sets(st.sampled_from([group[0] for group in groups]))) if groups else set()
     wanted = plain_order(usage_of(*queues), groups, lambda group: group[0] in given_to)
     assert take(usage_of(*queues), groups, lambda group: group[0] in given_to) == wanted
+
+
+@pytest.mark.parametrize(
+    ("used", "lower", "passing"),
+    [
+        pytest.param(0, 0, True, id="inside what its queue owns"),
+        pytest.param(2, 0, False, id="not inside"),
+        pytest.param(2, 1, True, id="inside when its own lower work has made room"),
+        pytest.param(3, 1, False, id="not inside even then"),
+    ],
+)
+def test_who_may_take_what_is_kept_for_a_borrower_of_another_queue(used: int, lower: int, passing: bool) -> None:
+    usage = usage_of(make_queue("a", deserved=((GPU, 4),)), make_queue("b"))
+    usage.charge(group_key("a"), None, ((GPU, used),), 1)
+    mine = Turn(QueueName("a"), order_key(group_key("mine"), 5, 2.0, False), ((GPU, 3),), {GPU: lower})
+    head = Turn(QueueName("b"), order_key(group_key("head"), 9, 1.0, False), ((GPU, 9),), {})
+    assert passes(usage, mine, head) is passing
+    assert not passes(usage, head, mine)
 
 
 def test_the_key_of_a_group_names_it_whole() -> None:

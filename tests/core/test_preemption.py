@@ -286,11 +286,11 @@ CASES = {
         {"n": 2, "m": 2},
         [queue("q", 4), queue("p", 1)],
         [
-            Work("old", "p", ("n",), gpus=2, priority=5),
-            Work("low", "p", ("m", "m"), 2),
+            Work("old", "p", ("n", "n"), 2, priority=5),
+            Work("low", "p", ("m",), gpus=2),
             waits("h", "q", 2, gpus=2),
         ],
-        {"old": 1, "low": 2},
+        {"old": 2, "low": 1},
     ),
     "a quota that is full is freed by who is lower": Case(
         {"n": 8}, [queue("q", capability=(("nvidia.com/gpu", 4),))], [lows(), HIGH], {"low": 2}
