@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 COLUMNS = ("what", "job", "host")
 #: by how many points of all that there is the real one's allocation may lie outside of what the model comes to, by
 #: chance among equals, over so many seeds
-MOST_POINTS, SEEDS = 1.0, 5
+MOST_POINTS, SEEDS = 1.0, 25
 #: disagreements that are told
 _TOLD = 10
 
