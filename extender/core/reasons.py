@@ -99,8 +99,9 @@ FOR_ROOM = frozenset(
         *(Reason.VICTIMS, Reason.NO_VICTIMS, Reason.FIRM),
     }
 )
-#: those of them for which room on nodes is held back: others wait for quota, or their room is being freed
-HELD_BACK = FOR_ROOM - {Reason.QUOTA, Reason.FIRM, Reason.VICTIMS}
+#: those of them for which room on nodes is held back. Others wait for quota, or their room is being freed; and who
+#: would take what is kept for a head could not use it, while others may end before that one starts
+HELD_BACK = FOR_ROOM - {Reason.QUOTA, Reason.FIRM, Reason.VICTIMS, Reason.RESERVED_FOR_HEAD}
 
 #: name of the detail that tells which member of its group cannot run
 MEMBER = "member"
