@@ -17,15 +17,13 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 
-from e2e.cluster import versions
+from e2e.cluster import steps, versions
 
 MODULES = pathlib.Path(__file__).resolve().parent.parent / "controlplane"
 LAUNCH = pathlib.Path(__file__).with_name("launch.py")
-PROGRESS_SECONDS = 15
 # programs that make certificates
 CERTIFIERS = ("gencert", "frontproxy")
 MEND = (
@@ -165,33 +163,17 @@ def _compile(target: Target, output: pathlib.Path) -> None:
     argv = ["go", "build", "-mod=readonly", "-buildvcs=false", "-tags", target.tags, "-ldflags", target.ldflags]
     started = time.monotonic()
     _say(f"building {target.name} into {target.folder.name} (the first build of all takes about 10 min)")
-    with tempfile.TemporaryFile("w+") as log:
-        # Through launch.py, so that it ends with this run, however that ends.
-        guard = [sys.executable, "-I", "-S", str(LAUNCH), "--die-with", str(os.getpid()), "--"]
-        process = subprocess.Popen(
-            [*guard, *argv, "-o", str(output), target.package],
-            cwd=target.module, env=_environment(), stdout=log, stderr=log,
-        )  # fmt: skip
-        try:
-            while not _ended(process):
-                _say(f"building {target.name}: {time.monotonic() - started:.0f} s")
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
-        if process.returncode != 0:
-            log.seek(0)
-            tail = "".join(log.readlines()[-30:])
-            raise BuildError(f"go build of {target.name} failed:\n{tail}Mend what Go names above, then run again.")
+    # Through launch.py, so that it ends with this run, however that ends.
+    guard = [sys.executable, "-I", "-S", str(LAUNCH), "--die-with", str(os.getpid()), "--"]
+    tail = steps.run(
+        [*guard, *argv, "-o", str(output), target.package],
+        lambda seconds: _say(f"building {target.name}: {seconds:.0f} s"),
+        cwd=str(target.module),
+        env=_environment(),
+    )
+    if tail is not None:
+        raise BuildError(f"go build of {target.name} failed:\n{tail}Mend what Go names above, then run again.")
     _say(f"built {target.name} in {time.monotonic() - started:.0f} s")
-
-
-def _ended(process: subprocess.Popen[bytes]) -> bool:
-    try:
-        process.wait(PROGRESS_SECONDS)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
 
 
 @contextlib.contextmanager

@@ -11,15 +11,12 @@ import hashlib
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from e2e.cluster import build
-
-PROGRESS_SECONDS = 15
+from e2e.cluster import build, steps
 
 
 class KindError(Exception):
@@ -68,27 +65,12 @@ def run(what: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None,
     """Run one slow step: says that it begins, that it goes on, and how long it took; a failure shows its last lines."""
     say(what)
     started = time.monotonic()
-    with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(argv, env=env and {**os.environ, **env}, stdout=log, stderr=log)
-        try:
-            while not _ended(process):
-                say(f"{what}: {time.monotonic() - started:.0f} s")
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
-        if process.returncode != 0:
-            log.seek(0)
-            raise KindError(f"{what} failed:\n{''.join(log.readlines()[-30:])}{mend}")
+    tail = steps.run(
+        argv, lambda seconds: say(f"{what}: {seconds:.0f} s"), env=None if env is None else {**os.environ, **env}
+    )
+    if tail is not None:
+        raise KindError(f"{what} failed:\n{tail}{mend}")
     say(f"{what}: done in {time.monotonic() - started:.0f} s")
-
-
-def _ended(process: subprocess.Popen[bytes]) -> bool:
-    try:
-        process.wait(PROGRESS_SECONDS)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
 
 
 def say(text: str) -> None:
