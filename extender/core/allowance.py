@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from extender.core import claims
 from extender.core.headroom import FREE, Behind
-from extender.core.ids import QueueName
+from extender.core.ids import GroupKey, QueueName
 from extender.core.matching import Mask
 from extender.core.model import Shape
 from extender.core.quota import Sums
@@ -36,7 +36,7 @@ class Barred:
     """Rows that must not be used, and one of those for whom they are kept."""
 
     rows: Mask
-    by: claims.Claim
+    by: GroupKey
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Allowance:
         for claim in self.claims(self.usage, mine):
             rows = self.room.snapshot.facts.open_to(claim.constraints)
             if any(self.room.usable_on(rows, r) - asked[r] < amount for r, amount in claim.asked.items() if r in asked):
-                barred = Barred(rows if barred is None else barred.rows | rows, claim)
+                barred = Barred(rows if barred is None else barred.rows | rows, claim.key)
         return barred
 
     def take(self, pods: Iterable[tuple[Shape, int]]) -> None:

@@ -20,7 +20,6 @@ Priorities do not age: a group that rose above its priority would be preempted b
 from __future__ import annotations
 
 import bisect
-import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 
@@ -124,7 +123,7 @@ class Backfill:
             or not self._heads.is_first(queue, entry.key, order)
             or not self.able(entry, room, now)
         ):
-            return self._drop(entry.key)
+            return self.forget(entry.key)
         there = self._heads.of(queue)
         self._heads.put(queue, Head(entry.key, order, self._plans.asking.asked(entry)))
         if there is not None and there.key == entry.key:
@@ -134,11 +133,7 @@ class Backfill:
         return dropped
 
     def forget(self, key: GroupKey) -> bool:
-        """Nothing is kept for the group any more; True when something was."""
-        return self._drop(key)
-
-    def _drop(self, key: GroupKey) -> bool:
-        """The group waits no more, or not for room; True when it was a head."""
+        """The group waits no more, or not for room: nothing is kept for it; True when it was a head."""
         self._able.pop(key, None)
         self._plans.headrooms.drop(key)
         return self._heads.drop(key)
@@ -262,7 +257,7 @@ class Backfill:
             for row, request in mark.plan.items():
                 there.take(row, request)
         behind = Behind(foreseen=frozenset(mark.key for mark in standing if mark.at is not None))
-        queue, claims = self._world.queue_of(entry.key), functools.partial(self._plans.claims, entry.key)
+        queue, claims = self._world.queue_of(entry.key), self._plans.against(entry.key, usage)
         outcome = placing.fulfil(wish, there, Allowance(usage, queue, there, claims, behind=behind))
         return outcome if isinstance(outcome, Plan) else None
 

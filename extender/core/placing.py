@@ -136,7 +136,7 @@ def _blamed(
     if isinstance(anywhere, Refusal):
         return anywhere
     if barred is not None and (left is None or isinstance(place(apart, room), Refusal)):
-        return Refusal(Reason.RESERVED, (("for", str(barred.by.key)),))
+        return Refusal(Reason.RESERVED, (("for", str(barred.by)),))
     return behind.refusal(lambda less: not isinstance(place(apart, less), Refusal), room)
 
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from extender.core import changes, departures, leading, messages, ordering, outage, placing, planning
+from extender.core import changes, claims, departures, leading, messages, ordering, outage, placing, planning
 from extender.core.allowance import Allowance, over_capability
 from extender.core.asking import Asking
 from extender.core.budgets import Disruptions
-from extender.core.claims import Claim
+from extender.core.claims import Against, Claim
 from extender.core.decisions import Decided, Placed
 from extender.core.earmarks import Earmarks
 from extender.core.feasibility import Facts
@@ -148,7 +148,11 @@ class Plans:
     def allowance(self, key: GroupKey, room: Room, usage: Usage, behind: Behind = FREE) -> Allowance:
         """What the group may still take, with this usage, behind heads that come before it."""
         firm = self.firm.sums() if self.firm.is_firm(key) else None
-        return Allowance(usage, self._world.queue_of(key), room, functools.partial(self.claims, key), firm, behind)
+        return Allowance(usage, self._world.queue_of(key), room, self.against(key, usage), firm, behind)
+
+    def against(self, key: GroupKey, usage: Usage) -> Against:
+        """What others hold back from the group; where no queue owns anything that is nothing, and costs nothing."""
+        return functools.partial(self.claims, key) if usage.tree.owned else claims.nothing
 
     def outcome(self, entry: Entry, room: Room, now: float) -> Plan | Refusal | None:
         """What would become of the group in this room, which is not used up; None when it wants nothing."""
